@@ -1,0 +1,211 @@
+"""Builds graphs: one user operator at a time, primitives inside it, shapes and dtypes inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from fusebound.ir.dtypes import dtype
+from fusebound.ir.graph import (
+    Attr, Dim, Graph, Input, Mutation, Node, Source, UserOp, Value,
+)  # fmt: skip
+from fusebound.ir.ops import OPS, OpSpec
+
+_COMPARE = frozenset("eq ne lt le gt ge isnan isinf isfinite any all".split())
+
+
+def contiguous(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Row-major strides, in elements; a symbolic size makes the outer strides its hint's."""
+    out: list[Dim] = []
+    step = 1
+    for d in reversed(shape):
+        out.append(step)
+        step *= max(d if isinstance(d, int) else d.hint, 1)
+    return tuple(reversed(out))
+
+
+def broadcast(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The common shape under numpy's rules; raises ValueError where there is none."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Dim] = []
+    for axis in range(rank):
+        size: Dim = 1
+        for s in shapes:
+            k = axis - rank + len(s)
+            if k < 0 or s[k] == 1:
+                continue
+            if size not in (1, s[k]):
+                raise ValueError(f"shapes do not broadcast: {', '.join(map(str, shapes))}")
+            size = s[k]
+        out.append(size)
+    return tuple(out)
+
+
+class Builder:
+    """Collects values, nodes and user operators; `finish` returns the frozen graph.
+
+    Primitives are added by `emit` between `begin` and `end` of a user operator. Every primitive's operands
+    must already have the element type that the computation uses: `emit("cast", ...)` converts.
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.values: dict[str, Value] = {}
+        self.nodes: list[Node] = []
+        self.user_ops: list[UserOp] = []
+        self.inputs: list[Input] = []
+        self._user: str = ""
+        self._names: set[str] = set()
+
+    def unique(self, stem: str) -> str:
+        """A name that no user operator has yet: `add`, `add_1`, `add_2`."""
+        name, k = stem, 0
+        while name in self._names:
+            k += 1
+            name = f"{stem}_{k}"
+        self._names.add(name)
+        return name
+
+    def input(
+        self, id: str, shape: Sequence[Dim], dtype: str, strides: Sequence[Dim] | None = None,
+        kind: str = "user", target: str = "", device: str = "cpu",
+    ) -> str:  # fmt: skip
+        st = tuple(strides) if strides is not None else contiguous(shape)
+        self.values[id] = Value(id, tuple(shape), dtype, st, device)
+        self.inputs.append(Input(id, kind, target or id))
+        return id
+
+    def begin(self, name: str) -> str:
+        """Open a user operator; its primitives are called `name`, `name.1`, …"""
+        self._user = self.unique(name)
+        return self._user
+
+    def end(
+        self, target: str, args: Sequence[Attr], kwargs: Sequence[tuple[str, Attr]], outputs: Sequence[str],
+        kind: str, scope: str = "", source: Source | None = None, written: str = "", why: str = "",
+    ) -> UserOp:  # fmt: skip
+        """Close the user operator that `begin` opened; `outputs` are values that it defines."""
+        op = UserOp(
+            self._user, target, tuple(args), tuple(kwargs), tuple(outputs), kind,
+            scope, source or Source(), written, why,
+        )  # fmt: skip
+        self.user_ops.append(op)
+        self._user = ""
+        return op
+
+    def restride(self, id: str, strides: Sequence[Dim]) -> None:
+        """Give a value the strides that the framework would give it."""
+        v = self.values[id]
+        self.values[id] = Value(v.id, v.shape, v.dtype, tuple(strides), v.device, v.scalar)
+
+    def opaque(self, op: str, inputs: Sequence[str], results: Sequence[Value], **attrs: Attr) -> tuple[str, ...]:
+        """Add a node that the framework runs; `results` carry shape, dtype, strides (ids are replaced)."""
+        node = self._node_id()
+        ids = tuple(f"{node}#{i}" if len(results) > 1 else node for i in range(len(results)))
+        for i, r in zip(ids, results, strict=True):
+            self.values[i] = Value(i, r.shape, r.dtype, r.strides, r.device, r.scalar)
+        self.nodes.append(Node(node, op, tuple(inputs), ids, self._user, _sorted(attrs)))
+        return ids
+
+    def emit(self, op: str, *inputs: str, shape: Sequence[Dim] | None = None, dtype: str = "", **attrs: Attr) -> str:
+        """Add a primitive and return its value's id.
+
+        `shape` is needed by reshape, expand, pad, const and iota; `dtype` by cast, const, iota and by sums whose
+        result is wider than their operand. Raises KeyError for an unknown primitive, ValueError for operands
+        that do not fit it.
+        """
+        spec = OPS[op]
+        shapes = [self.values[i].shape for i in inputs]
+        out_shape = _shape(spec, shapes, shape, attrs)
+        out_dtype = dtype or _dtype(spec, [self.values[i].dtype for i in inputs])
+        node = self._node_id()
+        self.values[node] = Value(node, out_shape, out_dtype, contiguous(out_shape))
+        self.nodes.append(Node(node, op, tuple(inputs), (node,), self._user, _sorted(attrs)))
+        return node
+
+    def const(self, value: float | int | bool, dtype: str) -> str:
+        """A 0-d constant."""
+        return self.emit("const", shape=(), dtype=dtype, value=value)
+
+    def finish(self, outputs: Sequence[str], mutations: Sequence[Mutation] = ()) -> Graph:
+        return Graph(
+            self.name, tuple(self.inputs), dict(self.values), tuple(self.nodes),
+            tuple(self.user_ops), tuple(outputs), tuple(mutations),
+        )  # fmt: skip
+
+    def _node_id(self) -> str:
+        if not self._user:
+            raise ValueError("a primitive needs an open user operator")
+        node, k = self._user, 0
+        while node in self.values or f"{node}#0" in self.values:
+            k += 1
+            node = f"{self._user}.{k}"
+        return node
+
+
+def _sorted(attrs: dict[str, Attr]) -> tuple[tuple[str, Attr], ...]:
+    return tuple(sorted(attrs.items()))
+
+
+def _ints(a: Attr) -> tuple[int, ...]:
+    assert isinstance(a, tuple)
+    return tuple(x for x in a if isinstance(x, int))
+
+
+def _shape(
+    spec: OpSpec, shapes: list[tuple[Dim, ...]], given: Sequence[Dim] | None, attrs: dict[str, Attr]
+) -> tuple[Dim, ...]:
+    match spec.name:
+        case "permute":
+            return tuple(shapes[0][p] for p in _ints(attrs["perm"]))
+        case "cat":
+            dim = attrs["dim"]
+            assert isinstance(dim, int)
+            out = list(shapes[0])
+            out[dim] = sum(s[dim] for s in shapes if isinstance(s[dim], int))  # type: ignore[misc]
+            return tuple(out)
+        case "flip" | "slice_scatter":
+            return shapes[0]
+        case "index_select":
+            dim = attrs["dim"]
+            assert isinstance(dim, int)
+            return (*shapes[0][:dim], *shapes[1], *shapes[0][dim + 1 :])
+        case "gather":
+            return shapes[1]
+        case "reshape" | "expand" | "pad" | "slice" | "const" | "iota":
+            if given is None:
+                raise ValueError(f"{spec.name} needs a shape")
+            if spec.name == "reshape" and prod(map(_hint, given)) != prod(map(_hint, shapes[0])):
+                raise ValueError(f"reshape of {shapes[0]} to {tuple(given)}")
+            return tuple(given)
+        case _ if spec.cls == "reduce":
+            axes = _ints(attrs["axes"])
+            return tuple(d for i, d in enumerate(shapes[0]) if i not in axes)
+        case _:
+            return broadcast(*shapes)
+
+
+def _hint(d: Dim) -> int:
+    return d if isinstance(d, int) else d.hint
+
+
+def _dtype(spec: OpSpec, dtypes: list[str]) -> str:
+    if spec.name in _COMPARE:
+        return "bool"
+    if spec.name in ("argmax", "argmin"):
+        return "int64"
+    if spec.name == "where":
+        return _same(spec, dtypes[1:])
+    if spec.cls == "gather":
+        return dtypes[0]
+    if spec.name in ("shl", "shr"):
+        return dtypes[0]
+    if spec.name in ("const", "iota", "cast"):
+        raise ValueError(f"{spec.name} needs a dtype")
+    return _same(spec, dtypes)
+
+
+def _same(spec: OpSpec, dtypes: list[str]) -> str:
+    if len(set(dtypes)) != 1:
+        raise ValueError(f"{spec.name} of mixed types {', '.join(dtypes)}: cast first")
+    return dtype(dtypes[0]).name

@@ -1,0 +1,60 @@
+"""Element types: the names, widths and kinds that the IR, the gates and the emitters agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """One element type. `kind` is "float", "int", "uint", "bool" or "complex"; `mantissa` counts stored bits."""
+
+    name: str
+    short: str
+    itemsize: int
+    kind: str
+    mantissa: int = 0
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def ulp(self) -> float:
+        """Unit in the last place of 1.0 (0 for exact types)."""
+        return 2.0**-self.mantissa if self.is_float else 0.0
+
+
+_ALL = (
+    DType("float64", "f64", 8, "float", 52),
+    DType("float32", "f32", 4, "float", 23),
+    DType("float16", "f16", 2, "float", 10),
+    DType("bfloat16", "bf16", 2, "float", 7),
+    DType("float8_e4m3fn", "f8e4m3", 1, "float", 3),
+    DType("float8_e5m2", "f8e5m2", 1, "float", 2),
+    DType("int64", "i64", 8, "int"),
+    DType("int32", "i32", 4, "int"),
+    DType("int16", "i16", 2, "int"),
+    DType("int8", "i8", 1, "int"),
+    DType("uint8", "u8", 1, "uint"),
+    DType("bool", "b8", 1, "bool"),
+    DType("complex64", "c64", 8, "complex"),
+    DType("complex128", "c128", 16, "complex"),
+)
+
+DTYPES: dict[str, DType] = {d.name: d for d in _ALL}
+BY_SHORT: dict[str, DType] = {d.short: d for d in _ALL}
+
+KERNEL_DTYPES = frozenset(
+    ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+)
+"""Types that generated kernels can load, compute and store; all others stay with the framework."""
+
+
+def dtype(name: str) -> DType:
+    """Look a type up by its long name; raises KeyError for an unknown one."""
+    return DTYPES[name]
