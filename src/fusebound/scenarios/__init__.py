@@ -1,7 +1,7 @@
 """Ten built-in programs from real work, listed without importing torch.
 
-A scenario is a small PyTorch program written as its users write it. Its module stands for the user's own file, so it
-imports torch at the top, and only `build` loads it.
+A scenario is a small PyTorch program written as its users write it. Its module stands for the user's own
+file, so it imports torch at the top, and only `build` loads it.
 """
 
 from __future__ import annotations

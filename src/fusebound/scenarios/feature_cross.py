@@ -1,4 +1,4 @@
-"""A recommender's scorer at inference: embeddings, DCN-v2 cross layers, a factorization machine's pair term."""
+"""A recommender's scorer at inference: embeddings, DCN-v2 cross layers, and a factorization machine."""
 
 from __future__ import annotations
 

@@ -1,0 +1,57 @@
+# Two commands: `make run` sets up and runs the main job on a built-in scenario; `make test` does that and the tests.
+PYTHON   ?= python3
+VENV     ?= .venv
+TORCH    ?= torch==2.13.0
+SCENARIO ?= residual-layernorm-gelu
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench clean
+
+help:
+	@echo "make run [SCENARIO=...]  set up, then capture, plan, build, verify and measure a built-in scenario"
+	@echo "make test                all that, then the tests"
+	@echo "make check               ruff, pyright, import-linter"
+	@echo "make bench               measure every built-in scenario against eager"
+	@echo "make format              let ruff rewrite the files"
+	@echo "make clean               remove the environment and what was built"
+
+setup: $(STAMP)
+
+# torch and the package are resolved together, so that nothing in the extras can move the pinned torch.
+$(STAMP): pyproject.toml Makefile
+	@command -v $(PYTHON) >/dev/null || { echo "error: '$(PYTHON)' not found; try make PYTHON=python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: Python 3.11 or newer is needed, '$(PYTHON)' is $$($(PYTHON) -V 2>&1);" \
+	       "try make PYTHON=python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: '$(PYTHON)' has no venv; on Debian or Ubuntu: apt install python3-venv" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV); the first time takes a few minutes" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)' -e '.[dev]'
+	@touch $@
+
+run: setup
+	@$(BIN)/fusebound run $(SCENARIO)
+
+test: run
+	@$(BIN)/python -m pytest
+
+check: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+
+format: setup
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup
+	@$(BIN)/fusebound bench --all
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -exec rm -rf {} +
