@@ -1,0 +1,68 @@
+"""Finds a user operator by what the user calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from fusebound.errors import UsageError
+from fusebound.ir.graph import Graph, UserOp
+
+SHOWN = 12
+"""Candidates listed in a message."""
+
+
+def find(g: Graph, name: str) -> UserOp:
+    """The operator called `name`: its own name, a primitive or value of it, or a module path.
+
+    `layers.0.mlp.act` finds the one operator of that module (or below it); `layers.0.mlp.act/gelu` one of
+    several. Raises UsageError with close names where nothing fits, with the candidates where several do.
+    """
+    if (found := g.user.get(name)) is not None:
+        return found
+    if (node := g.node.get(name) or g.producer.get(name)) is not None:
+        return g.user[node.user]
+    scope, _, stem = name.partition("/")
+    inside = [u for u in g.user_ops if u.scope and _within(u.scope, scope)]
+    fits = [u for u in inside if not stem or stem in (u.name, _stem(u))]
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        raise UsageError(
+            f"{name!r} names {len(fits)} operators: {_list(_shown(u) for u in fits)}",
+            where=f"graph {g.name!r}",
+            hint="name one of them",
+        )
+    raise UsageError(
+        f"no operator {name!r} in this graph", where=f"graph {g.name!r}", hint=_close(g, name, inside)
+    )
+
+
+def _within(scope: str, path: str) -> bool:
+    return scope == path or scope.startswith(path + ".")
+
+
+def _stem(u: UserOp) -> str:
+    """`add` of `add_2`."""
+    head, _, tail = u.name.rpartition("_")
+    return head if head and tail.isdigit() else u.name
+
+
+def _shown(u: UserOp) -> str:
+    return f"{u.label} in {u.scope}" if u.scope else u.label
+
+
+def _list(names: Iterable[str]) -> str:
+    shown = list(names)
+    more = f", and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return ", ".join(shown[:SHOWN]) + more
+
+
+def _close(g: Graph, name: str, inside: list[UserOp]) -> str:
+    if inside:
+        return f"operators there: {_list(u.name for u in inside)}"
+    known = list(dict.fromkeys([*(u.name for u in g.user_ops), *(u.scope for u in g.user_ops if u.scope)]))
+    near = get_close_matches(name, known, n=4, cutoff=0.5)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"operators: {_list(u.name for u in g.user_ops)}" if g.user_ops else "the graph has no operators"
