@@ -177,6 +177,11 @@ class Graph:
         return {n.id: n for n in self.nodes}
 
     @cached_property
+    def position(self) -> dict[str, int]:
+        """Each node's place in the topological order."""
+        return {n.id: i for i, n in enumerate(self.nodes)}
+
+    @cached_property
     def user(self) -> dict[str, UserOp]:
         """User operators by name."""
         return {u.name: u for u in self.user_ops}
