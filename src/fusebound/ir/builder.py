@@ -116,8 +116,8 @@ class Builder:
         """
         spec = OPS[op]
         shapes = [self.values[i].shape for i in inputs]
-        out_shape = _shape(spec, shapes, shape, attrs)
-        out_dtype = dtype or _dtype(spec, [self.values[i].dtype for i in inputs])
+        out_shape = infer_shape(spec, shapes, shape, attrs)
+        out_dtype = dtype or infer_dtype(spec, [self.values[i].dtype for i in inputs])
         node = self._node_id()
         self.values[node] = Value(node, out_shape, out_dtype, contiguous(out_shape))
         self.nodes.append(Node(node, op, tuple(inputs), (node,), self._user, _sorted(attrs)))
@@ -152,9 +152,10 @@ def _ints(a: Attr) -> tuple[int, ...]:
     return tuple(x for x in a if isinstance(x, int))
 
 
-def _shape(
+def infer_shape(
     spec: OpSpec, shapes: list[tuple[Dim, ...]], given: Sequence[Dim] | None, attrs: dict[str, Attr]
 ) -> tuple[Dim, ...]:
+    """The result's shape (`given`, where it is a parameter). ValueError for operands that do not fit."""
     match spec.name:
         case "permute":
             return tuple(shapes[0][p] for p in _ints(attrs["perm"]))
@@ -189,7 +190,8 @@ def _hint(d: Dim) -> int:
     return d if isinstance(d, int) else d.hint
 
 
-def _dtype(spec: OpSpec, dtypes: list[str]) -> str:
+def infer_dtype(spec: OpSpec, dtypes: list[str]) -> str:
+    """The result's element type, where the operands decide it. ValueError for mixed types."""
     if spec.name in _COMPARE:
         return "bool"
     if spec.name in ("argmax", "argmin"):

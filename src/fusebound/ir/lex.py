@@ -38,7 +38,7 @@ _LONG = {"n": "\n", "t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """One token: `kind` is a group of the pattern above or "end", `text` its decoded text, `column` from 0."""
+    """One token: `kind` is a group of the pattern above or "end"; `text` is decoded; `column` starts at 0."""
 
     kind: str
     text: str
