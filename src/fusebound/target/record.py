@@ -1,0 +1,96 @@
+"""The calibration record of a machine: figures measured on it, with spread, date and versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from fusebound.errors import FormatError, FuseboundError
+from fusebound.settings import cache_directory
+from fusebound.target.load import target_from
+from fusebound.target.machine import Machine, this_machine
+from fusebound.target.target import Target
+
+FORMAT = "fusebound.calibration/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One calibration. `spread` is each figure's interquartile range over its median, `runs` counts rounds,
+    `mode` is "quick" or "full", `date` is ISO 8601 in UTC, `versions` names the software measured."""
+
+    target: Target
+    fingerprint: str
+    model: str
+    cores: int
+    date: str
+    mode: str
+    runs: int
+    versions: tuple[tuple[str, str], ...]
+    spread: tuple[tuple[str, float], ...]
+
+    def dump(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "format": FORMAT,
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+            "target": asdict(self.target),
+            "versions": dict(self.versions),
+            "spread": dict(self.spread),
+        }
+
+
+def load_record(text: str, *, where: str) -> Record:
+    """The record in JSON `text`; raises FormatError, naming `where`, for anything else."""
+    try:
+        document: Any = json.loads(text)
+    except ValueError as why:
+        raise FormatError(f"not JSON: {why}", where=where) from None
+    if not isinstance(document, dict) or cast("dict[str, Any]", document).get("format") != FORMAT:
+        raise FormatError("not a calibration record", where=where, hint=f"expected format {FORMAT!r}")
+    data = cast("dict[str, Any]", document)
+    try:
+        return Record(
+            target=target_from(dict(data["target"]), where=where),
+            fingerprint=str(data["fingerprint"]),
+            model=str(data["model"]),
+            cores=int(data["cores"]),
+            date=str(data["date"]),
+            mode=str(data["mode"]),
+            runs=int(data["runs"]),
+            versions=tuple((str(k), str(v)) for k, v in dict(data["versions"]).items()),
+            spread=tuple((str(k), float(v)) for k, v in dict(data["spread"]).items()),
+        )
+    except (KeyError, TypeError, ValueError) as why:
+        raise FormatError(f"damaged calibration record: {why!r}", where=where) from None
+
+
+def record_path(machine: Machine | None = None) -> Path:
+    """Where this machine's record is kept; the directory is not created."""
+    return cache_directory(create=False) / f"calibration-{(machine or this_machine()).fingerprint}.json"
+
+
+def read_record() -> Record | None:
+    """This machine's record, or None where there is none, or it is damaged or another machine's."""
+    path = record_path()
+    try:
+        record = load_record(path.read_text(encoding="utf-8"), where=str(path))
+    except (OSError, ValueError, FuseboundError):
+        return None
+    return record if record.fingerprint == this_machine().fingerprint else None
+
+
+def write_record(record: Record) -> Path:
+    """Store `record` in the cache directory, whole or not at all, and return its path."""
+    directory = cache_directory()
+    handle, name = tempfile.mkstemp(dir=directory, prefix=".calibration-")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(record.dump(), file, indent=1)
+        file.write("\n")
+    path = record_path()
+    Path(name).replace(path)
+    return path
