@@ -1,0 +1,5 @@
+"""`python -m fusebound`."""
+
+from fusebound.cli.main import main
+
+main()

@@ -1,0 +1,55 @@
+"""stdout: one result as text, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 110
+
+
+def emit(
+    format: str,
+    *,
+    text: Callable[[Console], None],
+    data: Callable[[], Any],
+    rows: Callable[[], Iterable[Sequence[object]]],
+) -> None:
+    """Print a result in the chosen format; only that format's function is called.
+
+    `rows` yields a header first. JSON is sorted by nothing: keys keep the order of the data.
+    """
+    match format:
+        case "json":
+            click.echo(json.dumps(data(), indent=2, ensure_ascii=False))
+        case "csv":
+            click.echo(to_csv(rows()), nl=False)
+        case _:
+            text(console())
+
+
+def to_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as comma-separated lines ending in a newline; None is an empty field."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()
+
+
+def console() -> Console:
+    """Where text goes: the terminal's width and colours, or plain text of a fixed width in a pipe."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    width = int(os.environ.get("COLUMNS") or PIPE_WIDTH)
+    return Console(highlight=False, width=width, no_color=True, force_terminal=False)

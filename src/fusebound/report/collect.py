@@ -1,0 +1,146 @@
+"""From a plan to the static part of a report: launches, exact bytes by level, shares, remainders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+
+from fusebound.analysis.alias import is_view
+from fusebound.analysis.traffic import Traffic, by_level, kernel_traffic, user_traffic
+from fusebound.ir.graph import Graph, UserOp
+from fusebound.plan.cost import user_op_us
+from fusebound.plan.plan import Cut, Group, Plan
+from fusebound.report.schema import GroupRow, LevelBytes, Remainder, Report, Shares
+from fusebound.target.target import Target
+
+LEVELS = ("register", "l2", "l3", "dram")
+UNPLACED = "F000"
+
+
+def report_of(plan: Plan, target: Target, *, model: str) -> Report:
+    """What is known of a plan before it is built. `target` is the record that the plan was made for."""
+    graph = plan.graph
+    rows = tuple(_row(graph, group, target) for group in plan.groups)
+    return Report(
+        model=model,
+        graph_key=plan.graph_key,
+        policy=plan.policy,
+        numerics=plan.numerics,
+        target=target.name,
+        calibrated=target.calibrated,
+        operators=len(_working(graph, graph.user)),
+        views=len(graph.user_ops) - len(_working(graph, graph.user)),
+        launches_before=sum(r.launches_before for r in rows),
+        launches_after=sum(r.launches_after for r in rows),
+        levels=_sum_levels(r.levels for r in rows),
+        predicted_us=plan.predicted_us,
+        predicted_eager_us=plan.eager_us,
+        lower_bound_us=plan.lower_bound_us,
+        peak_bytes=plan.peak_bytes,
+        groups=rows,
+        shares=_shares(plan, target),
+        remainders=_remainders(plan, target),
+    )
+
+
+def _working(graph: Graph, names: Iterable[str]) -> list[UserOp]:
+    """The operators that do work: a view moves nothing and is not counted."""
+    return [graph.user[n] for n in names if not is_view(graph, graph.user[n])]
+
+
+def fused(graph: Graph, group: Group) -> bool:
+    """Whether a group is one kernel of at least two of the user's operators."""
+    return group.kind == "kernel" and len(_working(graph, group.users)) > 1
+
+
+def _row(graph: Graph, group: Group, target: Target) -> GroupRow:
+    working = _working(graph, group.users)
+    launches = len(working)
+    levels = _levels(graph, group, working, target)
+    return GroupRow(
+        id=group.id,
+        kind=group.kind,
+        operators=tuple(u.label for u in working or (graph.user[n] for n in group.users)),
+        launches_before=launches,
+        launches_after=1 if group.kind == "kernel" else launches,
+        bytes_before=sum(x.before for x in levels if x.level != "register"),
+        bytes_after=sum(x.after for x in levels if x.level != "register"),
+        levels=levels,
+        predicted_us=group.predicted_us,
+        eager_us=sum(user_op_us(graph, u, target) for u in working),
+    )
+
+
+def _levels(graph: Graph, group: Group, working: list[UserOp], target: Target) -> tuple[LevelBytes, ...]:
+    """Bytes by level of the group's operators run alone, and of the group as the plan runs it."""
+    alone = [_external(user_traffic(graph, u), target) for u in working]
+    together = alone
+    if group.kind == "kernel":
+        traffic = kernel_traffic(graph, group.nodes)
+        together = [by_level(traffic, target)]
+    return tuple(LevelBytes(level, _total(alone, level), _total(together, level)) for level in LEVELS)
+
+
+def _external(traffic: Traffic, target: Target) -> dict[str, int]:
+    """A framework operator by level; what it re-uses inside is not fusion's doing and counts as nothing."""
+    return by_level(traffic, target) | {"register": 0}
+
+
+def _total(tables: list[dict[str, int]], level: str) -> int:
+    return sum(t.get(level, 0) for t in tables)
+
+
+def _sum_levels(rows: Iterable[tuple[LevelBytes, ...]]) -> tuple[LevelBytes, ...]:
+    sums = {level: [0, 0] for level in LEVELS}
+    for row in rows:
+        for x in row:
+            sums[x.level][0] += x.before
+            sums[x.level][1] += x.after
+    return tuple(LevelBytes(level, before, after) for level, (before, after) in sums.items())
+
+
+def _shares(plan: Plan, target: Target) -> Shares:
+    graph = plan.graph
+    inside = {u.name for g in plan.groups if fused(graph, g) for u in _working(graph, g.users)}
+    every = _working(graph, graph.user)
+    chosen = [u for u in every if u.name in inside]
+    time = _part(
+        sum(user_op_us(graph, u, target) for u in chosen), sum(user_op_us(graph, u, target) for u in every)
+    )
+    return Shares(
+        operators=_part(len(chosen), len(every)),
+        bytes=_part(_moved(graph, chosen), _moved(graph, every)),
+        time=time,
+        limit=1 / (1 - time) if time < 1 else inf,
+    )
+
+
+def _part(some: float, whole: float) -> float:
+    return some / whole if whole else 0.0
+
+
+def _moved(graph: Graph, users: list[UserOp]) -> int:
+    return sum(user_traffic(graph, u).total for u in users)
+
+
+def _remainders(plan: Plan, target: Target) -> tuple[Remainder, ...]:
+    """Operators outside every fused kernel, the dearest first, each with the first reason that applies."""
+    graph = plan.graph
+    alone = [u for g in plan.groups if not fused(graph, g) for u in _working(graph, g.users)]
+    found: list[Remainder] = []
+    for u in alone:
+        code, message = _reason(plan, u)
+        moved = user_traffic(graph, u).total
+        found.append(Remainder(u.label, moved, user_op_us(graph, u, target), code, message))
+    return tuple(sorted(found, key=lambda r: -r.predicted_us))
+
+
+def _reason(plan: Plan, user: UserOp) -> tuple[str, str]:
+    """Why an operator stands alone: it is a boundary itself, else the first cut at one of its edges."""
+    if user.why:
+        return user.why, f"{user.target} runs through the framework"
+    cuts = [c for c in plan.cuts if user.name in (c.producer, c.consumer)]
+    if not cuts:
+        return UNPLACED, "no operator beside it that could join"
+    first: Cut = max(cuts, key=lambda c: c.cost_us)
+    return first.code, first.message
