@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf
 
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.traffic import Traffic, by_level, kernel_traffic, user_traffic
@@ -111,7 +110,7 @@ def _shares(plan: Plan, target: Target) -> Shares:
         operators=_part(len(chosen), len(every)),
         bytes=_part(_moved(graph, chosen), _moved(graph, every)),
         time=time,
-        limit=1 / (1 - time) if time < 1 else inf,
+        limit=1 / (1 - time) if time < 1 else None,
     )
 
 

@@ -96,13 +96,14 @@ class Phase:
 class Shares:
     """What part of the program is in kernels of two operators or more, as fractions of 1.
 
-    `time` is of eager's predicted time. `limit` is the speed-up if that part took no time at all (Amdahl).
+    `time` is of eager's predicted time. `limit` is the speed-up if that part took no time (Amdahl's law);
+    None if nothing would be left.
     """
 
     operators: float
     bytes: float
     time: float
-    limit: float
+    limit: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusebound.report import units
-from fusebound.report.schema import GroupRow, LevelBytes, Ratio, Remainder, Report
+from fusebound.report.schema import GroupRow, LevelBytes, Ratio, Remainder, Report, Shares
 
 LEVEL_NAMES = {"register": "on chip", "l2": "L2", "l3": "L3", "dram": "memory"}
 REMAINDERS_SHOWN = 5
@@ -152,15 +152,15 @@ def summary(report: Report) -> Iterator[Text]:
         yield _labelled(
             "time spent", f"{split}; {units.seconds(sum(p.seconds for p in report.phases))} in all"
         )
-    s = report.shares
-    yield _labelled(
-        "fused",
-        f"{units.percent(s.operators)} of operators, {units.percent(s.bytes)} of bytes, "
-        f"{units.percent(s.time)} of eager's time; fusing the rest away too could give {units.times(s.limit)} at most"
-        if s.time >= 1
-        else f"{units.percent(s.operators)} of operators, {units.percent(s.bytes)} of bytes, "
-        f"{units.percent(s.time)} of eager's time: {units.times(s.limit)} at most if that part were free",
-    )
+    yield _labelled("fused", _shares(report.shares))
+
+
+def _shares(s: Shares) -> str:
+    parts = f"{units.percent(s.operators)} of operators, {units.percent(s.bytes)} of bytes, "
+    limit = "nothing is left unfused"
+    if s.limit is not None:
+        limit = f"a speed-up of {units.times(s.limit)} at most, if that part took no time"
+    return f"{parts}{units.percent(s.time)} of eager's time: {limit}"
 
 
 def _ratio(r: Ratio) -> str:

@@ -1,0 +1,84 @@
+"""MODEL as the user writes it: a scenario, `file.py:name`, `package.module:name`, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fusebound import scenarios
+from fusebound.errors import UsageError
+
+if TYPE_CHECKING:
+    from fusebound.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A program with example inputs. `plan` is set where MODEL was a saved plan.
+
+    `fn` is a callable or an nn.Module; `args` and `kwargs` are its example inputs.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    plan: Plan | None = None
+
+
+FILES = (".pt2", ".json")
+
+
+def resolve(
+    spec: str, *, shapes: tuple[str, ...] = (), dtypes: tuple[str, ...] = (), trust: bool = False
+) -> Model:
+    """The model that `spec` names.
+
+    `shapes` and `dtypes` describe example inputs (`8192,2048`, `float32`) and replace the model's own.
+    Raises UsageError (E101 unknown name, E102 no such file, E103 no example inputs, E106 `.onnx`) and
+    FormatError (E110) for a damaged file; errors of the user's own module become UsageError (E104).
+    """
+    path = Path(spec)
+    if path.suffix in FILES:
+        return _from_file(path, trust=trust)
+    if ":" in spec:
+        from fusebound.api.python_model import from_python
+
+        return from_python(spec, shapes=shapes, dtypes=dtypes)
+    if spec not in scenarios.names() and (path.suffix or path.exists()):
+        raise _unreadable(path)
+    fn, args = scenarios.build(spec)
+    if shapes:
+        from fusebound.api.inputs import from_shapes
+
+        args = from_shapes(shapes, dtypes)
+    return Model(spec, fn, args)
+
+
+def _unreadable(path: Path) -> UsageError:
+    """What to say of a file whose form is not one that MODEL takes."""
+    if not path.exists():
+        return UsageError("there is no such file", where=str(path), code="E102")
+    if path.suffix == ".py":
+        hint = f"say which function or module: `{path}:name`"
+        return UsageError(
+            "a Python file needs the name of what to run", where=str(path), hint=hint, code="E103"
+        )
+    hint = "MODEL is a scenario, file.py:name, package.module:name, a .pt2 archive or a .json file"
+    return UsageError(
+        f"a `{path.suffix or path.name}` file cannot be read", where=str(path), hint=hint, code="E106"
+    )
+
+
+def _from_file(path: Path, *, trust: bool) -> Model:
+    if not path.is_file():
+        raise UsageError("there is no such file", where=str(path), code="E102")
+    if path.suffix == ".pt2":
+        from fusebound.api.archive import from_archive
+
+        return from_archive(path, trust=trust)
+    from fusebound.api.records import from_json
+
+    return from_json(path)

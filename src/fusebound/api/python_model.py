@@ -1,0 +1,118 @@
+"""`file.py:name` and `package.module:name`: the user's code is run, by design, to find the program."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fusebound.api.inputs import from_shapes
+from fusebound.api.model import Model
+from fusebound.errors import UsageError
+
+EXAMPLE = "example_inputs"
+
+
+def from_python(spec: str, *, shapes: tuple[str, ...] = (), dtypes: tuple[str, ...] = ()) -> Model:
+    """The callable or nn.Module that `spec` names, with example inputs.
+
+    They come from `shapes`, else `name.example_inputs()`, else the module's `example_inputs()`: a tuple or
+    list of arguments, a mapping of keyword arguments, or one tensor. A module class is made without arguments
+    and put in evaluation mode. Raises UsageError.
+    """
+    place, _, name = spec.rpartition(":")
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    found = _attribute(module, name, spec)
+    fn = _instantiate(found, spec)
+    if shapes:
+        return Model(spec, fn, from_shapes(shapes, dtypes))
+    args, kwargs = _examples(found, fn, module, spec)
+    return Model(spec, fn, args, kwargs)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError("there is no such file", where=str(path), code="E102")
+    name = f"fusebound_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise user_error("the file raises on import", error) from error
+    return module
+
+
+def _load_module(place: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and (place == error.name or place.startswith(error.name + ".")):
+            raise UsageError(f"there is no module `{error.name}`", where=place, code="E102") from None
+        raise user_error("the module raises on import", error) from error
+    except Exception as error:
+        raise user_error("the module raises on import", error) from error
+
+
+def user_error(what: str, error: Exception) -> UsageError:
+    """A diagnostic that points at the innermost line of the user's code that raised."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _ours(f.filename)]
+    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{error.filename}:{error.lineno}"
+    return UsageError(f"{what}: {type(error).__name__}: {error}", where=where, code="E104")
+
+
+def _ours(file: str) -> bool:
+    return file.startswith(str(Path(__file__).parent)) or "importlib" in file
+
+
+def _attribute(module: ModuleType, name: str, spec: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            public = [n for n in dir(found) if not n.startswith("_")]
+            close = get_close_matches(part, public, 1)
+            hint = f"did you mean `{close[0]}`?" if close else ""
+            raise UsageError(f"`{part}` is not defined there", where=spec, hint=hint, code="E101")
+        found = getattr(found, part)
+    if not callable(found):
+        raise UsageError(f"`{name}` is not callable but a {type(found).__name__}", where=spec, code="E101")
+    return found
+
+
+def _instantiate(found: Any, spec: str) -> Any:
+    import torch
+
+    if not (isinstance(found, type) and issubclass(found, torch.nn.Module)):
+        return found
+    try:
+        return found().eval()
+    except Exception as error:
+        raise user_error(f"`{spec}` cannot be made without arguments", error) from error
+
+
+def _examples(
+    found: Any, fn: Any, module: ModuleType, spec: str
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    source = next((getattr(x, EXAMPLE) for x in (fn, found, module) if hasattr(x, EXAMPLE)), None)
+    if source is None:
+        hint = f"define `{EXAMPLE}()` beside it, or give `--shape` (and `--dtype`) for every argument"
+        raise UsageError("there are no example inputs", where=spec, hint=hint, code="E103")
+    try:
+        given = source()
+    except Exception as error:
+        raise user_error(f"`{EXAMPLE}()` raises", error) from error
+    if isinstance(given, Mapping):
+        return (), given
+    return (tuple(given) if isinstance(given, (tuple, list)) else (given,)), {}
