@@ -15,23 +15,18 @@ REGISTER_LIMIT = 48
 SHARED_LIMIT = 48 * 1024
 """Bytes of shared memory that one block gets on every CUDA device without opting in to more."""
 
+_WORDS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+
 
 @dataclass(frozen=True, slots=True)
 class NoFuse:
-    """The textbook's predicate on one operator; true where any of the `reasons` holds."""
+    """The textbook's predicate on one operator; true where any of the `reasons` (short phrases) holds."""
 
     operator: str
     reasons: tuple[str, ...]
 
     def __bool__(self) -> bool:
         return bool(self.reasons)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.operator} {' and '.join(self.reasons)}"
-            if self.reasons
-            else f"{self.operator}: no obstacle"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +86,15 @@ class FusionBoundaryChecker:
         """consumers(t) = |{op : t ∈ inputs(op)}|."""
         return len(self._readers.get(tensor, ()))
 
-    def dep_ok(self, a: Operator | str, b: Operator | str, inside: Collection[str] = ()) -> bool:
-        """No output of a has several consumers, and no operator between a and b in the list comes between them.
+    def several_consumers(self, tensor: str) -> str:
+        """ "t2 has two consumers"; empty for one consumer or none."""
+        n = self.consumers(tensor)
+        return f"{tensor} has {_WORDS.get(n, str(n))} consumers" if n > 1 else ""
 
-        One comes between them if it writes a tensor that both read, or lies on a path from a to b. `inside`
+    def dep_ok(self, a: Operator | str, b: Operator | str, inside: Collection[str] = ()) -> bool:
+        """No output of a has several consumers, and no operator listed between a and b comes in the way.
+
+        One does if it writes a tensor that both read, or lies on a path from a to b. `inside`
         names operators that would be in the same kernel, which therefore do not count.
         """
         first, second = self._op(a), self._op(b)
@@ -153,11 +153,13 @@ class FusionBoundaryChecker:
     def no_fuse(self, op: Operator | str) -> NoFuse:
         """NoFuse(B) = Reduce(B) ∨ Dynamic(B) ∨ Branch(B) ∨ consumers(B) > 1, with every reason that holds."""
         b = self._op(op)
-        reasons = ["reduces"] if b.is_reduce else []
-        reasons += ["has an output whose size depends on data"] if b.dynamic else []
-        reasons += ["branches"] if b.uses_branch else []
-        counts = {t: self.consumers(t) for t in b.outputs}
-        reasons += [f"writes {t}, which has {n} consumers" for t, n in counts.items() if n > 1]
+        flags = (
+            (b.is_reduce, "reduces"),
+            (b.dynamic, "has a data-dependent size"),
+            (b.uses_branch, "branches"),
+        )
+        reasons = [f"{b.name} {what}" for holds, what in flags if holds]
+        reasons += [f"{b.name}'s {said}" for t in b.outputs if (said := self.several_consumers(t))]
         return NoFuse(b.name, tuple(reasons))
 
     def gain(self, a: Operator | str, b: Operator | str) -> Gain | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import combinations
 
+from fusebound.analysis.alias import is_view
 from fusebound.ir.graph import Attr, Graph, Node, Ref, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.target.target import Target
 from fusebound.textbook.checker import FusionBoundaryChecker
 from fusebound.textbook.operator import Operator
-
-_VIEWS = frozenset(("reshape", "expand", "permute", "slice"))
 
 
 def pair_allowed(
@@ -19,9 +18,9 @@ def pair_allowed(
 ) -> tuple[bool, dict[str, bool]]:
     """May these two operators of a graph fuse, and which checks say so? `a` comes first in the graph.
 
-    Beside dep, prec, res and branch there are `class` (both elementwise or reducing as a whole), `edge` (b reads
-    what a writes), `gain` and, for `textbook-strict`, `nofuse`. `inside` names operators that would share the
-    kernel, which therefore do not count as coming between the two. KeyError for an unknown operator.
+    Beside dep, prec, res and branch there are `class` (both elementwise or reducing as a whole), `edge` (b
+    reads what a writes), `gain` and, for `textbook-strict`, `nofuse`. `inside` names operators that would
+    share the kernel, so that they do not count as coming between the two. UsageError for an unknown operator.
     """
     checks = Rules(graph, strict).pair(a_user_op, b_user_op, inside)
     return all(checks.values()), checks
@@ -30,9 +29,9 @@ def pair_allowed(
 def groups(graph: Graph, strict: bool, target: Target) -> list[tuple[str, ...]]:
     """Every operator of the graph, in groups by name; each group, and the list by first members, in order.
 
-    Groups grow over RAW edges in topological order. Two merge if the pair test holds for every pair of members
-    (edge and gain are asked of the edge that joins them), registers summed over all members are within the
-    limit, and the estimated gain on `target` is positive.
+    Groups grow over RAW edges in topological order. Two merge if the pair test holds for every pair of
+    members (edge and gain are asked of the edge that joins them), registers summed over all members are
+    within the limit, and the estimated gain on `target` is positive.
     """
     rules = Rules(graph, strict)
     group = {u.name: (u.name,) for u in graph.user_ops}
@@ -123,9 +122,9 @@ class Rules:
         )
 
     def _note_storage(self, u: UserOp) -> None:
-        """Which storage each result of `u` lives in, and which it overwrites (views share, in-place writes)."""
+        """Which storage the results of `u` live in (views share it), and which it overwrites."""
         nodes = self.graph.members[u.name]
-        if nodes and all(n.op in _VIEWS for n in nodes):
+        if is_view(self.graph, u):
             for v in u.outputs:
                 self._root[v] = self._storage(nodes[0].inputs[0])
         targets = list(_refs(u.args[:1])) if _in_place(u) else []

@@ -12,7 +12,7 @@ HEADER = ("pair", "dep", "prec", "res", "branch", "checker", "NoFuse of either")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One pair: whether each check passes, the sum of registers, the checker's answer, and why NoFuse refuses.
+    """One pair: whether each check passes, the sum of registers, the checker's answer, why NoFuse refuses.
 
     `dep_why` names the tensors with several consumers; `no_fuse` is empty where NoFuse holds for neither;
     `edge` tells whether the second operator reads what the first writes.
@@ -40,7 +40,7 @@ class Row:
             f"{_state(self.res)} ({self.registers})",
             _state(self.branch),
             "fuse" if self.fuse else "no",
-            f"refused: {'; '.join(self.no_fuse)}" if self.no_fuse else "allowed",
+            f"refused: {', '.join(self.no_fuse)}" if self.no_fuse else "allowed",
         )
 
     @property
@@ -65,14 +65,20 @@ def row(c: FusionBoundaryChecker, a: str, b: str) -> Row:
     """The row of any two operators of a checker, by name."""
     checks = c.check(a, b)
     by_name = {o.name: o for o in c.ops}
-    counts = {t: c.consumers(t) for t in by_name[a].outputs}
-    shared = [f"{t} has {n} consumers" for t, n in counts.items() if n > 1]
-    refusals = dict.fromkeys(str(found) for found in (c.no_fuse(a), c.no_fuse(b)) if found)
+    shared = [said for t in by_name[a].outputs if (said := c.several_consumers(t))]
+    first, second = c.no_fuse(a), c.no_fuse(b)
+    refusals = [*second.reasons, *(_short(r, a, shared) for r in first.reasons)]
     return Row(
-        a, b, checks["dep"], "; ".join(shared), checks["prec"], checks["res"],
+        a, b, checks["dep"], ", ".join(shared), checks["prec"], checks["res"],
         by_name[a].regs() + by_name[b].regs(), checks["branch"], all(checks.values()),
         tuple(refusals), c.edge(a, b),
     )  # fmt: skip
+
+
+def _short(reason: str, a: str, shared: list[str]) -> str:
+    """Without the owner's name where the tensor lies between the two, as in the column dep."""
+    bare = reason.removeprefix(f"{a}'s ")
+    return bare if bare in shared else reason
 
 
 def _state(ok: bool) -> str:
