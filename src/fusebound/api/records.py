@@ -1,0 +1,73 @@
+"""JSON files that MODEL may name, told apart by their `format`: a graph, a saved plan, a region record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fusebound.api.inputs import random_tensor
+from fusebound.api.model import Model
+from fusebound.api.region import from_region
+from fusebound.errors import FormatError
+from fusebound.ir import json as graph_json
+from fusebound.ir.graph import Graph, hint
+from fusebound.plan.plan import Plan
+from fusebound.report import codec
+
+GRAPH, PLAN = "fusebound.graph/", "fusebound.plan/"
+REGION_FIELDS = ("inputs", "nodes", "outputs")
+
+
+def from_json(path: Path) -> Model:
+    """The program of a graph, plan or region file, with seeded inputs of its shapes, types and strides.
+
+    Raises FormatError (E110) for a damaged file or one of another kind.
+    """
+    data = codec.loads(path)
+    if not isinstance(data, dict):
+        raise _unknown(path)
+    kind = str(data.get("format", ""))
+    if kind.startswith(GRAPH):
+        return from_graph(graph_json.load(data), path.name)
+    if kind.startswith(PLAN):
+        plan = Plan.load(path)
+        return from_graph(plan.graph, path.name, plan)
+    if not kind and all(field in data for field in REGION_FIELDS):
+        return from_region(data, path.name)
+    raise _unknown(path)
+
+
+def _unknown(path: Path) -> FormatError:
+    hint_ = "fusebound reads graphs, plans, and region records with `inputs`, `nodes` and `outputs`"
+    return FormatError("this JSON file is none that fusebound reads", where=str(path), hint=hint_)
+
+
+def from_graph(graph: Graph, name: str, plan: Plan | None = None) -> Model:
+    """A captured graph as a program again: its operators run through the framework, one by one."""
+    args = tuple(_example(graph, i) for i in range(len(graph.inputs)))
+    return Model(name, program(graph), args, plan=plan)
+
+
+def _example(graph: Graph, index: int) -> Any:
+    value = graph.values[graph.inputs[index].value]
+    if value.scalar:
+        return 1.0 if value.type.is_float else 1
+    shape, strides = tuple(map(hint, value.shape)), tuple(map(hint, value.strides))
+    x = random_tensor(shape, value.dtype, strides=strides, seed=index)
+    return x.abs() if graph.inputs[index].target.endswith("running_var") else x
+
+
+def program(graph: Graph) -> Callable[..., Any]:
+    """A function of the graph's inputs, in order, that returns its outputs and performs its mutations."""
+    from fusebound.capture.replay import call
+
+    def replayed(*args: Any) -> tuple[Any, ...]:
+        env: dict[str, Any] = dict(zip(graph.input_ids, args, strict=True))
+        for op in graph.user_ops:
+            env.update(zip(op.outputs, call(op, env), strict=True))
+        for mutation in graph.mutations:
+            env[mutation.target].copy_(env[mutation.source])
+        return tuple(env[o] for o in graph.outputs)
+
+    return replayed

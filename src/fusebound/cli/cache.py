@@ -1,0 +1,57 @@
+"""`fusebound cache list|clear|path`: generated kernels and calibration records on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fusebound.cli.options import OUTPUT, Options, with_options
+from fusebound.cli.output import emit
+from fusebound.settings import cache_directory
+
+RECORD = "calibration-"
+
+
+@click.group("cache", short_help="List, clear or locate the kernel cache.")
+def command() -> None:
+    """The directory where kernels and calibration records are kept (FB_CACHE_DIR)."""
+
+
+@command.command("path")
+def path() -> None:
+    """Print the directory."""
+    click.echo(cache_directory(create=False))
+
+
+def _entries() -> list[tuple[str, int]]:
+    """(path relative to the cache, bytes) of every file."""
+    root = cache_directory(create=False)
+    files: list[Path] = sorted(p for p in root.rglob("*") if p.is_file())
+    return [(str(p.relative_to(root)), p.stat().st_size) for p in files]
+
+
+@command.command("list")
+@with_options(OUTPUT)
+def list_(options: Options) -> None:
+    """List what is in it, with sizes in bytes."""
+    entries = _entries()
+    lines = [f"{size:>10}  {name}" for name, size in entries]
+    total = f"{sum(size for _, size in entries):>10}  bytes in {len(entries)} files"
+    emit(
+        options.format,
+        text=lambda console: click.echo("\n".join([*lines, total])),
+        data=lambda: [{"file": name, "bytes": size} for name, size in entries],
+        rows=lambda: [("file", "bytes"), *entries],
+    )
+
+
+@command.command("clear")
+@click.option("--records", is_flag=True, help="Remove calibration records too.")
+def clear(records: bool) -> None:
+    """Remove the kernels; calibration records stay unless --records."""
+    root = cache_directory(create=False)
+    chosen = [name for name, _ in _entries() if records or not name.startswith(RECORD)]
+    for name in chosen:
+        (root / name).unlink(missing_ok=True)
+    click.echo(f"removed {len(chosen)} files from {root}", err=True)
