@@ -1,0 +1,381 @@
+"""Arithmetic, comparison, logic: one primitive each, plus promotion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from fusebound.capture.lower.context import Ctx, Number, T, Unlowered, lowering, wide_type
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def common(*operands: T | Number) -> torch.dtype:
+    """The type that the framework promotes these operands to (0-d tensors and numbers count less)."""
+    dtype = operands[0].dtype if isinstance(operands[0], T) else None
+    category = [_probe(o) for o in operands]
+    out = torch.result_type(category[0], category[1]) if len(category) > 1 else dtype
+    for extra in category[2:]:
+        out = torch.result_type(torch.empty((1,), dtype=out, device="meta"), extra)
+    assert out is not None
+    return out
+
+
+def _probe(x: T | Number) -> torch.Tensor | Number:
+    return torch.empty((1,) * min(x.rank, 1), dtype=x.dtype, device="meta") if isinstance(x, T) else x
+
+
+def coerce(c: Ctx, x: T | Number, dtype: torch.dtype) -> T | Number:
+    return c.cast(x, dtype) if isinstance(x, T) else x
+
+
+def arithmetic(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch.dtype | None = None) -> T:
+    """Promote both operands and apply `op`.
+
+    With a half-precision tensor and a number, eager keeps the number in float32 and rounds once: so does this.
+    """
+    dtype = dtype or common(a, b)
+    if dtype in _HALF and not (isinstance(a, T) and isinstance(b, T)):
+        wide = c(op, *(coerce(c, coerce(c, x, dtype), torch.float32) for x in (a, b)))
+        return c.cast(wide, dtype) if wide.dtype == torch.float32 else wide
+    return c(op, *(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype) for x in (a, b)))
+
+
+def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: Number) -> T:
+    """`a ± alpha·b`, rounded once."""
+    if isinstance(a, T) and a.dtype == torch.bool and isinstance(b, T) and b.dtype == torch.bool:
+        if op == "sub" or alpha != 1:
+            raise Unlowered("booleans with a factor")
+        return c("or", a, b)
+    if alpha == 1:
+        return arithmetic(c, op, a, b)
+    dtype = common(a, b)
+    wide = wide_type(dtype)
+    left, right = (c.cast(c.cast(x, dtype), wide) if isinstance(x, T) else c.const(x, wide) for x in (a, b))
+    return c.cast(c(op, left, right * alpha), dtype)
+
+
+@lowering("aten.add.Tensor", "aten.add.Scalar")
+def add(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
+    return scaled(c, "add", a, b, alpha)
+
+
+@lowering("aten.sub.Tensor", "aten.sub.Scalar")
+def sub(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
+    return scaled(c, "sub", a, b, alpha)
+
+
+@lowering("aten.rsub.Scalar", "aten.rsub.Tensor")
+def rsub(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
+    return scaled(c, "sub", b, a, alpha)
+
+
+@lowering("aten.mul.Tensor", "aten.mul.Scalar")
+def mul(c: Ctx, a: T, b: T | Number) -> T:
+    if common(a, b) == torch.bool:
+        return c("and", a, b)
+    return arithmetic(c, "mul", a, b)
+
+
+def _float_type(c: Ctx, a: T | Number, b: T | Number) -> torch.dtype:
+    dtype = common(a, b)
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
+@lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
+def div(c: Ctx, a: T, b: T | Number) -> T:
+    return arithmetic(c, "div", a, b, _float_type(c, a, b))
+
+
+@lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(c: Ctx, a: T, b: T | Number, rounding_mode: str | None = None) -> T:
+    if rounding_mode is None:
+        return div(c, a, b)
+    return arithmetic(c, {"floor": "floor_div", "trunc": "trunc_div"}[rounding_mode], a, b)
+
+
+@lowering("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(c: Ctx, a: T, b: T | Number) -> T:
+    return arithmetic(c, "floor_div", a, b)
+
+
+def _binary(op: str) -> Callable[[Ctx, T | Number, T | Number], T]:
+    def lower(c: Ctx, a: T | Number, b: T | Number) -> T:
+        return arithmetic(c, op, a, b)
+
+    return lower
+
+
+for _op, _targets in {
+    "rem": ("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor"),
+    "fmod": ("aten.fmod.Tensor", "aten.fmod.Scalar"),
+    "maximum": ("aten.maximum.default", "aten.max.other"),
+    "minimum": ("aten.minimum.default", "aten.min.other"),
+}.items():
+    lowering(*_targets)(_binary(_op))
+
+
+@lowering("aten.atan2.default")
+def atan2(c: Ctx, a: T, b: T) -> T:
+    return arithmetic(c, "atan2", a, b, c.out_dtype)
+
+
+def _skipping(op: str) -> Callable[[Ctx, T, T], T]:
+    def lower(c: Ctx, a: T, b: T) -> T:
+        a, b = c.cast(a, c.out_dtype), c.cast(b, c.out_dtype)
+        if not a.dtype.is_floating_point:
+            return c(op, a, b)
+        return c.where(c("isnan", a), b, c.where(c("isnan", b), a, c(op, a, b)))
+
+    return lower
+
+
+lowering("aten.fmax.default")(_skipping("maximum"))
+lowering("aten.fmin.default")(_skipping("minimum"))
+
+
+def _comparison(op: str) -> Callable[[Ctx, T, T | Number], T]:
+    def lower(c: Ctx, a: T, b: T | Number) -> T:
+        return arithmetic(c, op, a, _half_scalar(a, b))
+
+    return lower
+
+
+def _half_scalar(a: T, b: T | Number) -> T | Number:
+    """Comparisons round the number to the tensor's half-precision type first, as eager does."""
+    if isinstance(b, T) or a.dtype not in _HALF:
+        return b
+    return float(torch.tensor(b, dtype=a.dtype))
+
+
+for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
+    lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar")(_comparison(_op))
+
+
+def _logical(op: str) -> Callable[[Ctx, T, T], T]:
+    def lower(c: Ctx, a: T, b: T) -> T:
+        return c(op, truth(c, a), truth(c, b))
+
+    return lower
+
+
+def truth(c: Ctx, x: T) -> T:
+    """Nonzero as bool (NaN is true)."""
+    return x if x.dtype == torch.bool else c("ne", x, 0)
+
+
+for _op in ("and", "or", "xor"):
+    lowering(f"aten.logical_{_op}.default")(_logical(_op))
+
+
+@lowering("aten.logical_not.default")
+def logical_not(c: Ctx, x: T) -> T:
+    return c("not", truth(c, x))
+
+
+def _bitwise(op: str) -> Callable[[Ctx, T | Number, T | Number], T]:
+    def lower(c: Ctx, a: T | Number, b: T | Number) -> T:
+        dtype = common(a, b)
+        return c(op, *(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype) for x in (a, b)))
+
+    return lower
+
+
+for _op in ("and", "or", "xor"):
+    lowering(f"aten.bitwise_{_op}.Tensor", f"aten.bitwise_{_op}.Scalar", f"aten.__{_op}__.Tensor",
+             f"aten.__{_op}__.Scalar")(_bitwise(_op))  # fmt: skip
+lowering("aten.bitwise_left_shift.Tensor", "aten.bitwise_left_shift.Tensor_Scalar",
+         "aten.__lshift__.Scalar", "aten.__lshift__.Tensor")(_bitwise("shl"))  # fmt: skip
+lowering("aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar",
+         "aten.__rshift__.Scalar", "aten.__rshift__.Tensor")(_bitwise("shr"))  # fmt: skip
+
+
+@lowering("aten.bitwise_not.default")
+def bitwise_not(c: Ctx, x: T) -> T:
+    return c("not", x)
+
+
+def _unary(op: str) -> Callable[[Ctx, T], T]:
+    def lower(c: Ctx, x: T) -> T:
+        return c(op, c.cast(x, c.out_dtype))
+
+    return lower
+
+
+for _op in (
+    "neg abs sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh asin acos "
+    "atan asinh acosh atanh erf erfc sigmoid sign"
+).split():
+    lowering(f"aten.{_op}.default")(_unary(_op))
+lowering("aten.special_expit.default")(_unary("sigmoid"))
+lowering("aten.special_erf.default")(_unary("erf"))
+
+
+def _rounding(op: str) -> Callable[[Ctx, T], T]:
+    def lower(c: Ctx, x: T) -> T:
+        return c(op, x) if x.dtype.is_floating_point else c.copy(x)
+
+    return lower
+
+
+for _op in ("floor", "ceil", "round", "trunc"):
+    lowering(f"aten.{_op}.default")(_rounding(_op))
+lowering("aten.fix.default")(_rounding("trunc"))
+
+
+@lowering("aten.frac.default")
+def frac(c: Ctx, x: T) -> T:
+    w = c.wide(x)
+    return c.cast(w - c("trunc", w), x.dtype)
+
+
+@lowering("aten.square.default")
+def square(c: Ctx, x: T) -> T:
+    if x.dtype == torch.bool:
+        x = c.cast(x, c.out_dtype)
+    return x * x
+
+
+for _op in ("isnan", "isinf", "isfinite"):
+
+    def _test(c: Ctx, x: T, op: str = _op) -> T:
+        if x.dtype.is_floating_point:
+            return c(op, x)
+        return c.full(op == "isfinite", x.shape, torch.bool)
+
+    lowering(f"aten.{_op}.default")(_test)
+
+
+@lowering("aten.pow.Tensor_Scalar")
+def pow_scalar(c: Ctx, x: T, exponent: Number) -> T:
+    """Eager's special exponents (0, 0.5, 1, 2, 3, -0.5, -1, -2) by the operations that it uses for them."""
+    dtype = common(x, exponent)
+    x = c.cast(x, dtype)
+    if exponent == 0:
+        return c.full(1, x.shape, dtype)
+    if exponent == 1:
+        return c.copy(x)
+    if not dtype.is_floating_point and exponent not in (2, 3):
+        raise Unlowered("an integer power other than 2 and 3")
+    w = c.wide(x)
+    return c.cast(_power(c, w, exponent), dtype)
+
+
+def _power(c: Ctx, x: T, exponent: Number) -> T:
+    match exponent:
+        case 2:
+            return x * x
+        case 3:
+            return x * x * x
+        case 0.5:
+            return c("sqrt", x)
+        case -0.5:
+            return c("rsqrt", x)
+        case -1:
+            return c("reciprocal", x)
+        case -2:
+            return c("reciprocal", x * x)
+        case _:
+            return c("pow", x, exponent)
+
+
+@lowering("aten.pow.Tensor_Tensor")
+def pow_tensor(c: Ctx, a: T, b: T) -> T:
+    return _general_power(c, a, b)
+
+
+@lowering("aten.pow.Scalar")
+def pow_of_scalar(c: Ctx, a: Number, b: T) -> T:
+    if a == 1:
+        return c.full(1, b.shape, c.out_dtype)
+    return _general_power(c, a, b)
+
+
+def _general_power(c: Ctx, a: T | Number, b: T | Number) -> T:
+    if not c.out_dtype.is_floating_point:
+        raise Unlowered("an integer power with a tensor exponent")
+    return arithmetic(c, "pow", a, b, c.out_dtype)
+
+
+@lowering("aten.clamp.default")
+def clamp(c: Ctx, x: T, lo: Number | None = None, hi: Number | None = None) -> T:
+    dtype = c.out_dtype
+    bounds = [None if b is None else _bound(b, dtype) for b in (lo, hi)]
+    return c.clamp(c.cast(x, dtype), *bounds)
+
+
+def _bound(b: Number, dtype: torch.dtype) -> Number:
+    if not dtype.is_floating_point and (math.isinf(b) or math.isnan(b)):
+        raise Unlowered("integers clamped at a bound that is no integer")
+    return b
+
+
+@lowering("aten.clamp.Tensor")
+def clamp_tensor(c: Ctx, x: T, lo: T | None = None, hi: T | None = None) -> T:
+    x = c.cast(x, c.out_dtype)
+    if lo is not None:
+        x = c("maximum", x, c.cast(lo, x.dtype))
+    return x if hi is None else c("minimum", x, c.cast(hi, x.dtype))
+
+
+@lowering("aten.clamp_min.default", "aten.clamp_min.Tensor")
+def clamp_min(c: Ctx, x: T, lo: T | Number) -> T:
+    return arithmetic(c, "maximum", x, lo, c.out_dtype)
+
+
+@lowering("aten.clamp_max.default", "aten.clamp_max.Tensor")
+def clamp_max(c: Ctx, x: T, hi: T | Number) -> T:
+    return arithmetic(c, "minimum", x, hi, c.out_dtype)
+
+
+@lowering("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
+def where(c: Ctx, condition: T, a: T | Number, b: T | Number) -> T:
+    dtype = c.out_dtype
+    a, b = (c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype) for x in (a, b))
+    return c.where(truth(c, condition), a, b)
+
+
+@lowering("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(c: Ctx, x: T, mask: T, value: T | Number) -> T:
+    value = c.cast(value, x.dtype) if isinstance(value, T) else c.const(value, x.dtype)
+    return c.expand(c.where(mask, value, x), c.out.shape)  # type: ignore[arg-type]
+
+
+@lowering("aten.lerp.Scalar", "aten.lerp.Tensor")
+def lerp(c: Ctx, a: T, b: T, weight: T | Number) -> T:
+    """Two formulas, chosen by |weight| < 0.5, as the framework's (`ATen/native/Lerp.h`)."""
+    a, b = c.wide(a), c.wide(b)
+    diff = b - a
+    if isinstance(weight, T):
+        w = c.wide(weight)
+        near = c("abs", w) < 0.5
+        out = c.where(near, a + w * diff, b - diff * (1.0 - w))
+    else:
+        out = a + diff * weight if abs(weight) < 0.5 else b - diff * (1 - weight)
+    return c.cast(out, c.out_dtype)
+
+
+@lowering("aten.addcmul.default")
+def addcmul(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
+    x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
+    return c.cast(x + (a if value == 1 else a * value) * b, c.out_dtype)
+
+
+@lowering("aten.addcdiv.default")
+def addcdiv(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
+    x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
+    return c.cast(x + (a if value == 1 else a * value) / b, c.out_dtype)
+
+
+@lowering("aten.nan_to_num.default")
+def nan_to_num(
+    c: Ctx, x: T, nan: float | None = None, pos: float | None = None, neg: float | None = None
+) -> T:
+    if not x.dtype.is_floating_point:
+        return c.copy(x)
+    limits = torch.finfo(x.dtype)
+    out = c.where(c("eq", x, math.inf), limits.max if pos is None else pos, x)
+    out = c.where(c("eq", x, -math.inf), limits.min if neg is None else neg, out)
+    return c.where(c("isnan", x), nan or 0.0, out)

@@ -1,0 +1,123 @@
+"""Runs one user operator through the framework, exactly as the user wrote it."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fusebound.capture.encode import decode, refs
+from fusebound.errors import FormatError
+from fusebound.ir.graph import Attr, Ref, Token, UserOp
+
+Prepared = Callable[[Sequence[Any]], tuple[Any, ...]]
+
+_NAMESPACES: set[str] = {"aten", "prims"}
+_DENIED = frozenset(
+    "from_file set_data set_ resize_ resize_as_ resize_as_sparse_ _resize_output_ record_stream _cuda_getCurrentRawStream".split()
+)
+_OPERATORS = frozenset(
+    "add sub mul floordiv truediv mod neg pow eq ne lt le gt ge and_ or_ not_ getitem pos abs xor".split()
+)
+_SYMBOLIC = frozenset("sym_max sym_min sym_not sym_float sym_int sym_ite sym_sum sym_sqrt".split())
+_MATH = frozenset("floor ceil trunc".split())
+_PICK = re.compile(r"^(?P<op>.*)\[(?P<pick>[\d,]+)\]$")
+
+
+def allow(namespace: str) -> None:
+    """Let operators of this `torch.ops` namespace be replayed (custom operators of the user)."""
+    _NAMESPACES.add(namespace)
+
+
+def split_target(target: str) -> tuple[str, tuple[int, ...] | None]:
+    """`aten.max.dim[0]` → `aten.max.dim` and the outputs that are kept; None where all are."""
+    found = _PICK.match(target)
+    if not found:
+        return target, None
+    return found["op"], tuple(int(i) for i in found["pick"].split(","))
+
+
+def resolve(target: str) -> Callable[..., Any]:
+    """The framework's callable of that name; raises FormatError for a name outside the allow-list."""
+    namespace, _, rest = target.partition(".")
+    if namespace == "operator" and rest in _OPERATORS:
+        return getattr(operator, rest)
+    if namespace == "torch" and rest in _SYMBOLIC:
+        return getattr(torch, rest)
+    if namespace == "math" and rest in _MATH:
+        return getattr(math, rest)
+    packet, _, overload = rest.partition(".")
+    if namespace in _NAMESPACES and packet not in _DENIED and overload:
+        found = getattr(getattr(torch.ops, namespace), packet, None)
+        found = getattr(found, overload, None)
+        if isinstance(found, torch._ops.OpOverload):
+            return found
+    raise FormatError(
+        f"{target!r} is not an operator that may be run", code="E113",
+        hint="register a custom operator with fusebound.register_op, or check the spelling",
+    )  # fmt: skip
+
+
+def prepare(op: UserOp, modules: Mapping[str, torch.nn.Module] | None = None) -> Prepared:
+    """A callable that takes the values of `inputs_of(op)`, in that order, and returns the outputs of `op`.
+
+    `modules` holds the submodules that control flow calls, by name.
+    """
+    target, kept = split_target(op.target)
+    fn = (
+        torch.ops.higher_order.__getattr__(target[13:])
+        if target.startswith("higher_order.")
+        else resolve(target)
+    )
+    ids = inputs_of(op)
+    as_tuple = target.startswith("higher_order.")
+    position = {id: i for i, id in enumerate(ids)}
+    args = [_slot(a, position, modules or {}, as_tuple) for a in op.args]
+    kwargs = {k: _slot(a, position, modules or {}, as_tuple) for k, a in op.kwargs}
+    outputs = len(op.outputs)
+
+    def run(values: Sequence[Any]) -> tuple[Any, ...]:
+        out = fn(*[a(values) for a in args], **{k: a(values) for k, a in kwargs.items()})
+        if isinstance(out, list | tuple):
+            return tuple(out) if kept is None else tuple(out[i] for i in kept)
+        return (out,) if outputs else ()
+
+    return run
+
+
+def inputs_of(op: UserOp) -> tuple[str, ...]:
+    """Ids of the values that the operator reads, each once, in the order of its arguments."""
+    found = [r for a in op.args for r in refs(a)] + [r for _, a in op.kwargs for r in refs(a)]
+    return tuple(dict.fromkeys(found))
+
+
+def call(
+    op: UserOp, env: Mapping[str, Any], modules: Mapping[str, torch.nn.Module] | None = None
+) -> tuple[Any, ...]:
+    """Run the operator on values looked up by id."""
+    return prepare(op, modules)([env[i] for i in inputs_of(op)])
+
+
+def _slot(
+    a: Attr, position: Mapping[str, int], modules: Mapping[str, torch.nn.Module], as_tuple: bool
+) -> Callable[[Sequence[Any]], Any]:
+    """A getter for one argument: constants are decoded once, here."""
+    match a:
+        case Ref(id):
+            return operator.itemgetter(position[id])
+        case Token(name) if name.startswith("module:"):
+            if name[7:] not in modules:
+                raise FormatError(f"the graph does not carry the submodule {name[7:]!r}", code="E114")
+            module = modules[name[7:]]
+            return lambda _: module
+        case tuple() if refs(a) or as_tuple:
+            parts = [_slot(i, position, modules, as_tuple) for i in a]
+            kind = tuple if as_tuple else list
+            return lambda values: kind(p(values) for p in parts)
+        case _:
+            constant = decode(a, {})
+            return lambda _: constant

@@ -1,0 +1,61 @@
+"""Where the user wrote an operator: module path, file, line, code."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+import torch
+import torch.fx
+
+from fusebound.ir.graph import Source
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?$')
+_TORCH = str(Path(torch.__file__).parent)
+_HERE = str(Path(__file__).parent)
+
+
+def is_user_file(file: str) -> bool:
+    """Neither the framework's code nor this package's capture."""
+    return not file.startswith((_TORCH, _HERE, "<frozen"))
+
+
+def source_of(node: torch.fx.Node) -> Source:
+    """The innermost frame of the user's code that led to this node."""
+    lines = (node.meta.get("stack_trace") or "").splitlines()
+    found = Source()
+    for i, text in enumerate(lines):
+        frame = _FRAME.match(text)
+        if frame and is_user_file(frame["file"]):
+            code = lines[i + 1].strip() if i + 1 < len(lines) and not _FRAME.match(lines[i + 1]) else ""
+            found = Source(frame["file"], int(frame["line"]), code)
+    return found
+
+
+def scope_of(node: torch.fx.Node) -> str:
+    """The path of the innermost module that ran the node: `layers.0.mlp`."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = str(list(stack.values())[-1][0]) if stack else ""
+    return path.removeprefix("L__self__").removeprefix("L['self'].").lstrip(".")
+
+
+def written_as(node: torch.fx.Node, originals: dict[str, torch.fx.Node]) -> torch.fx.Node | None:
+    """The node of the undecomposed program that this one came from."""
+    for step in node.meta.get("from_node") or ():
+        found = originals.get(step.name)
+        if found is not None:
+            return found
+    return None
+
+
+def line_of(trace: TracebackType | None) -> Source:
+    """The innermost frame of the user's code in a traceback."""
+    found = Source()
+    for frame, line in traceback.walk_tb(trace):
+        file = frame.f_code.co_filename
+        if is_user_file(file):
+            found = Source(file, line, linecache.getline(file, line).strip())
+    return found
