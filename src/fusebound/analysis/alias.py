@@ -1,0 +1,99 @@
+"""Storages: which values are views of which, and which inputs a call writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fusebound.analysis.access import factor, integer, ints
+from fusebound.ir.graph import Graph, Node, UserOp, hint
+from fusebound.ir.ops import spec_of
+
+_COPIES = ("clone", "contiguous", "copy", "_to_copy", "lift_fresh_copy", "constant_pad_nd", "roll", "repeat")
+
+
+def is_move(g: Graph, user: UserOp) -> bool:
+    """Whether a user operator only moves elements (as a view or as a copy)."""
+    specs = [spec_of(n.op) for n in g.members[user.name]]
+    return bool(specs) and all(s is not None and s.cls == "move" for s in specs)
+
+
+def is_view(g: Graph, user: UserOp) -> bool:
+    """Whether the framework runs this operator without moving a byte: its results share their operand's storage."""
+    if any(f".{c}." in f".{user.target}." for c in _COPIES):
+        return False
+    return is_move(g, user) and all(viewed(g, n) for n in g.members[user.name])
+
+
+def viewed(g: Graph, node: Node) -> bool:
+    """Whether a move primitive's result can share its operand's memory: its strides follow from the operand's."""
+    if node.op not in ("reshape", "permute", "expand", "slice"):
+        return False
+    to = g.values[node.out]
+    strides = view_strides(g, node)
+    if strides is None:
+        return False
+    wanted = [(n, hint(s)) for n, s in zip(map(hint, to.shape), to.strides, strict=True) if n > 1]
+    found = [(n, s) for n, s in zip(map(hint, to.shape), strides, strict=True) if n > 1]
+    return wanted == found
+
+
+def view_strides(g: Graph, node: Node) -> tuple[int, ...] | None:
+    """The strides (in elements) that a view of the operand would have, or None where no view exists."""
+    v, to = g.values[node.inputs[0]], g.values[node.out]
+    strides = tuple(hint(s) for s in v.strides)
+    shape = [hint(d) for d in v.shape]
+    match node.op:
+        case "permute":
+            return tuple(strides[p] for p in ints(node.attr("perm")))
+        case "slice":
+            dim = integer(node.attr("dim"))
+            return (*strides[:dim], strides[dim] * integer(node.attr("step")), *strides[dim + 1 :])
+        case "expand":
+            lead = len(to.shape) - len(shape)
+            kept = [
+                0 if n == 1 and hint(m) != 1 else s
+                for n, m, s in zip(shape, to.shape[lead:], strides, strict=True)
+            ]
+            return (*([0] * lead), *kept)
+        case _:
+            return _reshape_strides(shape, strides, [hint(d) for d in to.shape])
+
+
+def _reshape_strides(
+    shape: Sequence[int], strides: Sequence[int], to: Sequence[int]
+) -> tuple[int, ...] | None:
+    out: list[int] = []
+    for source, result in factor(shape, to):
+        real = [i for i in source if shape[i] > 1]
+        if any(strides[a] != strides[b] * shape[b] for a, b in zip(real, real[1:], strict=False)):
+            return None
+        step = strides[real[-1]] if real else 1
+        run: list[int] = []
+        for j in reversed(result):
+            run.append(step)
+            step *= max(to[j], 1)
+        out += reversed(run)
+    return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Storages:
+    """`base` maps every value to the value that owns its memory (itself when it is no view)."""
+
+    base: dict[str, str]
+    written: frozenset[str]
+
+    def shared(self, a: str, b: str) -> bool:
+        """Whether two values lie in one storage."""
+        return self.base[a] == self.base[b]
+
+
+def storages(g: Graph) -> Storages:
+    """Follow the framework's views through a graph; `written` holds the inputs that the call mutates."""
+    base = {v: v for v in g.input_ids}
+    views = {u.name: is_view(g, u) for u in g.user_ops}
+    for n in g.nodes:
+        for v in n.outputs:
+            base[v] = base[n.inputs[0]] if views[n.user] and n.inputs else v
+    return Storages(base, frozenset(m.target for m in g.mutations))

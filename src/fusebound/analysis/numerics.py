@@ -1,0 +1,136 @@
+"""Where eager rounds and a fused kernel would not, and which operators turn such a difference into a jump."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from fusebound.analysis.group import in_order
+from fusebound.ir.dtypes import DTYPES
+from fusebound.ir.graph import Graph, Node
+from fusebound.ir.ops import spec_of
+
+HALF = frozenset(("float16", "bfloat16"))
+"""Types whose storage is narrower than the arithmetic (float32) that computes them."""
+
+RMS_SLACK, RMS_ULP = 1.25, 2.0
+MAX_SLACK, MAX_ULP = 2.0, 4.0
+"""DESIGN §4.2: what "no worse than eager" means."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFacts:
+    """Errors of one output of a candidate against float64, eager and fused, on the worst data set.
+
+    `difference` is max|fused − eager|. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP of the element
+    with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong in the fused
+    result and right in eager's, `zero_changes` zeros of the wrong sign. `data` names the data set.
+    """
+
+    output: str
+    data: str
+    eager_rms: float
+    fused_rms: float
+    eager_max: float
+    fused_max: float
+    difference: float
+    rms_ulp: float
+    max_ulp: float
+    class_changes: int = 0
+    zero_changes: int = 0
+
+    @property
+    def rms_limit(self) -> float:
+        return max(RMS_SLACK * self.eager_rms, RMS_ULP * self.rms_ulp)
+
+    @property
+    def max_limit(self) -> float:
+        return max(MAX_SLACK * self.eager_max, MAX_ULP * self.max_ulp)
+
+    @property
+    def no_worse(self) -> bool:
+        """Whether the fused error is within DESIGN §4.2's formula."""
+        return self.fused_rms <= self.rms_limit and self.fused_max <= self.max_limit
+
+
+def rounding_points(g: Graph, nodes: Collection[str]) -> tuple[str, ...]:
+    """Values that eager rounds to a half type and a kernel of `nodes`, keeping intermediates wide, would not.
+
+    A value counts when the kernel computes it and reads it again itself; a cast that the user wrote keeps its
+    rounding and so does not count.
+    """
+    inside = frozenset(nodes)
+    found: list[str] = []
+    for n in in_order(g, inside):
+        if _rounds(g, n) and not is_user_cast(n) and any(c.id in inside for c in g.consumers[n.out]):
+            found.append(n.out)
+    return tuple(found)
+
+
+def _rounds(g: Graph, n: Node) -> bool:
+    spec = spec_of(n.op)
+    if spec is None or spec.cls in ("move", "gather") or n.op in ("const", "iota", "neg", "abs"):
+        return False
+    return g.values[n.out].dtype in HALF
+
+
+def is_user_cast(n: Node) -> bool:
+    """Whether the node is a conversion that the user wrote, which every semantics keeps."""
+    return n.op == "cast" and n.attr("user") is True
+
+
+def jump_after(g: Graph, value: str, nodes: Collection[str]) -> tuple[Node, ...]:
+    """The path of nodes inside from `value` to the nearest discontinuous one; empty where there is none."""
+    inside = frozenset(nodes)
+    queue: list[tuple[str, tuple[Node, ...]]] = [(value, ())]
+    seen = {value}
+    while queue:
+        v, path = queue.pop(0)
+        for n in g.consumers[v]:
+            if n.id not in inside:
+                continue
+            if jumps(g, n, v):
+                return (*path, n)
+            if is_user_cast(n) or n.out in seen:
+                continue
+            seen.add(n.out)
+            queue.append((n.out, (*path, n)))
+    return ()
+
+
+def jumps(g: Graph, n: Node, operand: str) -> bool:
+    """Whether a small change of `operand` can change the node's result by a step.
+
+    A comparison with the constant 0 does not count for bfloat16: rounding to it never changes a sign.
+    """
+    spec = spec_of(n.op)
+    if spec is None:
+        return False
+    if n.op == "cast":
+        return DTYPES[g.values[n.out].dtype].kind != "float"
+    if not spec.discontinuous:
+        return False
+    return not (g.values[operand].dtype == "bfloat16" and _against_zero(g, n, operand))
+
+
+def _against_zero(g: Graph, n: Node, operand: str) -> bool:
+    others = [g.producer.get(v) for v in n.inputs if v != operand]
+    zero = all(p is not None and p.op == "const" and p.attr("value") == 0 for p in others)
+    return n.op in ("eq", "ne", "lt", "le", "gt", "ge", "sign") and zero
+
+
+def user_casts(g: Graph, nodes: Collection[str]) -> tuple[Node, ...]:
+    """The conversions inside that the user wrote."""
+    return tuple(n for n in in_order(g, nodes) if is_user_cast(n))
+
+
+def reductions(g: Graph, nodes: Collection[str]) -> tuple[Node, ...]:
+    """The floating reductions inside whose order of summation a kernel chooses."""
+    return tuple(
+        n for n in in_order(g, nodes) if n.op in ("sum", "prod") and g.values[n.inputs[0]].type.is_float
+    )
+
+
+def reduces(g: Graph, nodes: Collection[str]) -> bool:
+    """Whether any primitive inside reduces an axis."""
+    return any((s := spec_of(g.node[i].op)) is not None and s.cls == "reduce" for i in nodes)

@@ -1,0 +1,180 @@
+"""The time model: overhead + max(bytes / bandwidth of their level, instructions / rate) + faults + spills."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import ceil, prod
+
+from fusebound.analysis.alias import is_view
+from fusebound.analysis.group import in_order
+from fusebound.analysis.space import Refusal, Space
+from fusebound.analysis.traffic import Traffic, kernel_traffic, level_of, user_traffic
+from fusebound.ir.graph import Graph, Node, UserOp, hint
+from fusebound.ir.ops import OPS, spec_of
+from fusebound.target.target import Target
+
+FRESH_BYTES = 8 << 20
+"""Outputs from this size up are fresh memory on every eager call (FIELD: 2.8× slower at 8 MB, 9–17× from 16 MB)."""
+
+GPU_BLOCK_POINTS = 1024
+"""Points of one GPU block: 256 threads of 4 elements."""
+
+_EAGER_KERNELS = {
+    "rms_norm": 4,
+    "cross_entropy_loss": 2,
+    "log_sigmoid": 2,
+    "huber_loss": 3,
+    "smooth_l1_loss": 2,
+}
+"""Passes over memory of composites that ATen itself runs as several kernels (ATen's composite implementations)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Time of one launch in µs, by cause."""
+
+    overhead: float = 0.0
+    memory: float = 0.0
+    compute: float = 0.0
+    fault: float = 0.0
+    spill: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.overhead + max(self.memory, self.compute) + self.fault + self.spill
+
+
+def kernel_cost(
+    g: Graph, nodes: Collection[str], target: Target,
+    space: Space | Refusal | None = None, traffic: Traffic | None = None,
+) -> Cost:  # fmt: skip
+    """One generated kernel of `nodes`; outputs come from the pool, so they fault no pages."""
+    t = traffic or kernel_traffic(g, nodes)
+    compute = instructions(g, nodes, target) / target.flops
+    memory = _memory_us(t, target)
+    spill = spill_instructions(space, target) / target.flops if isinstance(space, Space) else 0.0
+    share = _share(_points(g, nodes), target)
+    return _run(target.launch_us, memory / share, compute / share, 0.0, spill, target)
+
+
+def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
+    """One user operator run by the framework; a view costs nothing."""
+    if is_view(g, user):
+        return Cost()
+    t = user_traffic(g, user)
+    nodes = [n.id for n in g.members[user.name]]
+    passes = _EAGER_KERNELS.get(short_name(user), 1)
+    compute = instructions(g, nodes, target) / target.flops
+    fresh = sum(b for b in t.writes.values() if b >= FRESH_BYTES)
+    fault = fresh / 1e6 * target.page_fault_us
+    share = _share(_points(g, nodes), target)
+    memory = _memory_us(t, target) * passes
+    return _run(target.framework_us * passes, memory / share, compute / share, fault, 0.0, target)
+
+
+def alone(g: Graph, nodes: Collection[str], target: Target, space: Space | Refusal | None = None) -> Cost:
+    """What a group costs unmerged: one user operator (and views) through the framework, or its own kernel."""
+    users = busy_users(g, nodes)
+    if not users:
+        return Cost()
+    if len(users) == 1:
+        return eager_cost(g, users[0], target)
+    return kernel_cost(g, nodes, target, space)
+
+
+def busy_users(g: Graph, nodes: Collection[str]) -> tuple[UserOp, ...]:
+    """The user operators of a group that are not views."""
+    names = dict.fromkeys(n.user for n in in_order(g, nodes))
+    return tuple(g.user[u] for u in names if not is_view(g, g.user[u]))
+
+
+def instructions(g: Graph, nodes: Collection[str], target: Target) -> float:
+    """Vector instructions of the primitives, each evaluated once per element; contractions as multiply-adds."""
+    return sum(_instructions(g, g.node[i]) for i in nodes) / target.lanes
+
+
+def _instructions(g: Graph, n: Node) -> float:
+    spec = spec_of(n.op)
+    if spec is None:
+        return _contraction(g, n)
+    over = n.inputs[0] if spec.cls == "reduce" else n.out
+    v = g.values[over]
+    return spec.flops * v.numel * max(v.type.itemsize / 4, 1)
+
+
+def _contraction(g: Graph, n: Node) -> float:
+    """Multiply-adds of a matrix product or convolution: result elements times the length of the inner sum."""
+    user = g.user[n.user]
+    if user.kind != "contract" or not n.outputs:
+        return 0.0
+    shapes = [[hint(d) for d in g.values[v].shape] for v in n.inputs if len(g.values[v].shape) >= 2]
+    if len(shapes) < 2:
+        return 0.0
+    conv = "conv" in user.target
+    inner = prod(shapes[1][1:]) if conv else shapes[0][-1]
+    return float(g.values[n.out].numel * inner)
+
+
+def spill_instructions(space: Space, target: Target) -> float:
+    """Stores and loads of the vectors that find no register, over the whole iteration space."""
+    excess = space.live_vectors - target.vector_registers
+    if excess <= 0 or target.kind != "cpu":
+        return 0.0
+    return 2.0 * excess * prod(space.dims) / target.lanes
+
+
+def spill_bytes(space: Space, target: Target) -> int:
+    """Bytes that spilled vectors move to and from the stack."""
+    return int(spill_instructions(space, target) * target.vector_bits // 8)
+
+
+def short_name(user: UserOp) -> str:
+    """`softmax` of `aten.softmax.int`."""
+    parts = user.target.split(".")
+    return parts[1] if len(parts) > 1 else user.target
+
+
+def bandwidth(level: str, target: Target) -> float:
+    """Bytes per µs of a memory level."""
+    return {"l2": target.l2_bandwidth, "l3": target.l3_bandwidth, "dram": target.dram_bandwidth}[level]
+
+
+def compile_us(nodes: Collection[str], target: Target) -> float:
+    """Time to generate and compile one kernel."""
+    return target.compile_us * len(nodes)
+
+
+def is_composite(g: Graph, user: UserOp) -> bool:
+    """Whether the operator is several computing primitives."""
+    return sum(1 for n in g.members[user.name] if (s := OPS.get(n.op)) is not None and s.flops) > 1
+
+
+def _memory_us(t: Traffic, target: Target) -> float:
+    rate = bandwidth(level_of(t.total, target), target)
+    slow = target.strided_fraction or 1.0
+    return (t.total - t.strided_bytes) / rate + t.strided_bytes / (rate * slow)
+
+
+def _points(g: Graph, nodes: Collection[str]) -> int:
+    return max((g.values[v].numel for i in nodes for v in (*g.node[i].outputs, *g.node[i].inputs)), default=0)
+
+
+def _share(points: int, target: Target) -> float:
+    """The part of a GPU that a launch fills."""
+    if target.kind != "gpu" or not target.sms:
+        return 1.0
+    return min(1.0, max(ceil(points / GPU_BLOCK_POINTS), 1) / target.sms)
+
+
+def _run(
+    overhead: float, memory: float, compute: float, fault: float, spill: float, target: Target
+) -> Cost:  # fmt: skip
+    """On a CPU a small launch stays serial: it pays one thread's share of the machine but no parallel region."""
+    if target.kind == "gpu" or target.threads <= 1:
+        return Cost(overhead, memory, compute, fault, spill)
+    n = target.threads
+    work = max(memory, compute) + spill
+    if work * (n - 1) <= target.fork_us:
+        return Cost(overhead, memory * n, compute * n, fault, spill * n)
+    return Cost(overhead + target.fork_us, memory, compute, fault, spill)

@@ -1,0 +1,163 @@
+"""Evidence, verdicts and what gates are asked about. A gate is a pure function `(Candidate, Facts) -> Verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from fusebound.analysis.group import boundary, in_order
+from fusebound.analysis.numerics import ErrorFacts
+from fusebound.analysis.space import Refusal, Space, unify
+from fusebound.analysis.traffic import Traffic, kernel_traffic
+from fusebound.ir.graph import Graph
+from fusebound.target.target import Target
+
+State = Literal["pass", "fail", "conditional", "unknown"]
+Quantity = float | int | str
+SourceOfFact = Literal["static", "simulated", "assembled", "measured"]
+GATES = ("dependence", "precision", "resources", "gain")
+
+OK = "F000"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One fact behind a verdict: `quantity` is `value`, which should be `relation` `limit` (both in `unit`).
+
+    `margin` is limit minus value where both are numbers (positive: room left).
+    """
+
+    quantity: str
+    value: Quantity
+    relation: str = "="
+    limit: Quantity = ""
+    unit: str = ""
+    source: SourceOfFact = "static"
+    margin: float | None = None
+
+    @staticmethod
+    def bound(
+        quantity: str,
+        value: float,
+        limit: float,
+        unit: str,
+        relation: str = "≤",
+        source: SourceOfFact = "static",
+    ) -> Evidence:
+        """A number beside its limit, with the margin towards the allowed side."""
+        margin = limit - value if relation in ("≤", "<") else value - limit
+        return Evidence(quantity, value, relation, limit, unit, source, margin)
+
+    def __str__(self) -> str:
+        text = f"{self.quantity} = {_number(self.value)}"
+        if self.limit != "":
+            text = f"{self.quantity}: {_number(self.value)} {self.relation} {_number(self.limit)}"
+        return f"{text} {self.unit}".rstrip()
+
+
+def _number(x: Quantity) -> str:
+    return f"{x:.4g}" if isinstance(x, float) else str(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One gate's answer. `nodes` are the primitives concerned; a fail says in `counterfactual` what would flip it."""
+
+    gate: str
+    state: State
+    code: str
+    message: str
+    nodes: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    counterfactual: str = ""
+
+    def __bool__(self) -> bool:
+        return self.state in ("pass", "conditional")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The merge of two groups of primitives into one kernel.
+
+    `owner` maps nodes outside to the group that they are in (absent: a group of their own), so that
+    cycles of the contracted graph are found. A planner that knows that there is none says `acyclic`.
+    """
+
+    graph: Graph
+    a: frozenset[str]
+    b: frozenset[str]
+    owner: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]], compare=False)
+    acyclic: bool = False
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        return self.a | self.b
+
+    @cached_property
+    def space(self) -> Space | Refusal:
+        """The common iteration space of the merged group, or why there is none."""
+        return unify(self.graph, self.nodes)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """External bytes of the merged kernel."""
+        return kernel_traffic(self.graph, self.nodes)
+
+    @cached_property
+    def traffic_a(self) -> Traffic:
+        return kernel_traffic(self.graph, self.a)
+
+    @cached_property
+    def traffic_b(self) -> Traffic:
+        return kernel_traffic(self.graph, self.b)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes that two kernels move and one does not."""
+        return self.traffic_a.total + self.traffic_b.total - self.traffic.total
+
+    @cached_property
+    def between(self) -> tuple[str, ...]:
+        """Values that one side makes and the other reads, in order."""
+        made: list[str] = []
+        for first, second in ((self.a, self.b), (self.b, self.a)):
+            reads, _ = boundary(self.graph, second)
+            made += [v for v in reads if v in self.graph.producer and self.graph.producer[v].id in first]
+        return tuple(made)
+
+    @cached_property
+    def common(self) -> tuple[str, ...]:
+        """Values from outside that both sides read."""
+        reads_b = boundary(self.graph, self.b)[0]
+        return tuple(v for v in boundary(self.graph, self.a)[0] if v in reads_b)
+
+    def users(self, nodes: frozenset[str] | None = None) -> tuple[str, ...]:
+        """The user operators of some of the nodes (all by default), in order."""
+        chosen = in_order(self.graph, self.nodes if nodes is None else nodes)
+        return tuple(dict.fromkeys(n.user for n in chosen))
+
+    def label(self, node: str) -> str:
+        """The user operator of a primitive, with its line."""
+        return self.graph.user[self.graph.node[node].user].label
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What gates may know beside the graph. `simulated` holds errors of merged groups by their node set."""
+
+    target: Target
+    numerics: str = "accurate"
+    tau: float | None = None
+    expected_calls: int = 1000
+    policy: str = "tile"
+    threshold_us: float = 0.0
+    simulated: Mapping[frozenset[str], ErrorFacts] = field(default_factory=dict[frozenset[str], ErrorFacts])
+
+
+def passed(
+    gate: str, message: str, evidence: tuple[Evidence, ...] = (), nodes: tuple[str, ...] = ()
+) -> Verdict:
+    """The verdict of a gate that has no objection."""
+    return Verdict(gate, "pass", OK, message, nodes, evidence)

@@ -1,0 +1,49 @@
+"""Cycles of the contracted graph: a path that leaves a merged group and comes back."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from fusebound.gates.base import Candidate
+
+
+def outside_path(c: Candidate) -> list[str]:
+    """Nodes from the merged group through outside nodes back into it, both ends included; empty where none.
+
+    Nodes outside are contracted by `c.owner`; groups that are views only must be left out of it.
+    """
+    g = c.graph
+    parent: dict[str, str] = {}
+    queue: deque[str] = deque(c.nodes)
+    last = max(g.position[n] for n in c.nodes)
+    while queue:
+        here = queue.popleft()
+        for v in g.node[here].outputs:
+            for n in g.consumers[v]:
+                if n.id in c.nodes:
+                    if here not in c.nodes:
+                        return _back(parent, here, n.id)
+                    continue
+                queue.extend(_enter(c, n.id, here, parent, last))
+    return []
+
+
+def _enter(c: Candidate, node: str, came_from: str, parent: dict[str, str], last: int) -> list[str]:
+    """The nodes to go on from after reaching `node`: its whole group, unless it can only lead further away."""
+    if node in parent:
+        return []
+    parent[node] = came_from
+    group = c.owner.get(node)
+    if group is None:
+        return [node] if c.graph.position[node] < last else []
+    fresh = [n for n in group if n not in parent]
+    for n in fresh:
+        parent[n] = node
+    return [node, *fresh]
+
+
+def _back(parent: dict[str, str], here: str, end: str) -> list[str]:
+    path = [end, here]
+    while path[-1] in parent:
+        path.append(parent[path[-1]])
+    return path[::-1]

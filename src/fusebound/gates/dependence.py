@@ -1,0 +1,143 @@
+"""Dependence (F1xx order and hazards, F5xx iteration domains, F6xx boundaries)."""
+
+from __future__ import annotations
+
+from fusebound.analysis.hazards import hazard
+from fusebound.analysis.recompute import Ways, ways
+from fusebound.analysis.relation import relation
+from fusebound.analysis.space import Refusal
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+from fusebound.gates.cycle import outside_path
+from fusebound.ir.graph import Graph, UserOp
+from fusebound.ir.ops import spec_of
+
+GATE = "dependence"
+
+_KIND_CODE = {
+    "opaque": "F601",
+    "scan": "F608",
+    "contract": "F607",
+    "random": "F606",
+    "scatter": "F609",
+    "gather": "F609",
+}
+_KIND_WHY = {
+    "F601": "is not an operator that fusebound understands",
+    "F602": "has a data-dependent size",
+    "F603": "branches inside",
+    "F604": "computes in a type that kernels do not have",
+    "F605": "runs on a device without a back end",
+    "F606": "draws random numbers in the framework's order",
+    "F607": "is a contraction that the library does better",
+    "F608": "scans along an ordered axis",
+    "F609": "gathers or scatters by data",
+    "F610": "has no kernel yet",
+}
+_KIND_FLIP = {
+    "F601": "register it with fb.register_op",
+    "F602": "give it a static size (a mask instead of a selection)",
+    "F603": "write the branch as where()",
+    "F606": "draw the random numbers before",
+}
+
+
+def boundary_code(g: Graph, user: UserOp) -> str:
+    """Why a user operator runs through the framework (a code), or "" where kernels can compute it."""
+    if user.why:
+        return user.why
+    if all(spec_of(n.op) is not None for n in g.members[user.name]):
+        return ""
+    return _KIND_CODE.get(user.kind, "F601")
+
+
+def check(c: Candidate, facts: Facts) -> Verdict:
+    """Boundaries, then cycles, then hazards, then whether data is shared, then the iteration domain."""
+    return _boundary(c) or _cycle(c) or _hazard(c) or _unrelated(c) or _domain(c) or _fine(c, facts)
+
+
+def _boundary(c: Candidate) -> Verdict | None:
+    for name in c.users():
+        user = c.graph.user[name]
+        code = boundary_code(c.graph, user)
+        if code:
+            text = f"{user.label} {_KIND_WHY.get(code, 'runs through the framework')}"
+            nodes = tuple(n.id for n in c.graph.members[name])
+            evidence = (Evidence("class", user.kind, "=", "pointwise, reduce or move"),)
+            return Verdict(
+                GATE, "fail", code, text, nodes, evidence, _KIND_FLIP.get(code, "none: it stays a boundary")
+            )
+    return None
+
+
+def _cycle(c: Candidate) -> Verdict | None:
+    path = [] if c.acyclic else outside_path(c)
+    if not path:
+        return None
+    names = " → ".join(dict.fromkeys(c.label(n) for n in path))
+    outside = [n for n in path if n not in c.nodes]
+    inner = ", ".join(dict.fromkeys(c.label(n) for n in outside))
+    text = f"one kernel would have to run before and after {inner}: {names}"
+    evidence = (
+        Evidence("operators outside on the path", len({c.graph.node[n].user for n in outside}), "=", 0),
+    )
+    return Verdict(GATE, "fail", "F101", text, tuple(path), evidence, f"fuse {inner} as well")
+
+
+def _hazard(c: Candidate) -> Verdict | None:
+    found = hazard(c.graph, c.nodes)
+    if found is None:
+        return None
+    evidence = (Evidence("points read", found.read, "=", found.write, "of " + found.storage),)
+    return Verdict(GATE, "fail", found.code, found.message, found.nodes, evidence, found.counterfactual)
+
+
+def _unrelated(c: Candidate) -> Verdict | None:
+    if c.between or c.common:
+        return None
+    a, b = (c.label(min(s, key=c.graph.position.__getitem__)) for s in (c.a, c.b))
+    evidence = (Evidence("values shared", 0, ">", 0),)
+    text = f"{a} and {b} neither feed one another nor read a common value"
+    return Verdict(GATE, "fail", "F107", text, (), evidence, "a value that both read")
+
+
+def _domain(c: Candidate) -> Verdict | None:
+    if not isinstance(c.space, Refusal) or c.space.code == "F303":
+        return None
+    r = c.space
+    evidence = tuple(Evidence(f"read of {v}", relation(c.graph, v, c.nodes)) for v in c.between[:4])
+    return Verdict(GATE, "fail", r.code, r.message, r.nodes, evidence, _domain_flip(r.code))
+
+
+def _domain_flip(code: str) -> str:
+    return {
+        "F501": "give both operators one shape",
+        "F502": "keep the axes apart instead of reshaping across them",
+        "F503": "reduce over the same axes",
+        "F504": "keep at least one axis, or reduce in two steps",
+        "F506": "fewer pieces",
+        "F507": "a static shape with at least one element",
+    }.get(code, "a schedule for this access pattern")
+
+
+def _fine(c: Candidate, facts: Facts) -> Verdict:
+    evidence = [Evidence(f"RAW on {v}", relation(c.graph, v, c.nodes)) for v in c.between[:6]]
+    if not c.between:
+        evidence.append(Evidence("values that both read", len(c.common), ">", 0))
+    for v in c.between:
+        if v in c.graph.escaping:
+            evidence.append(Evidence(f"{v} escapes (F105)", c.graph.values[v].nbytes, unit="B"))
+        outside = [n for n in c.graph.consumers[v] if n.id not in c.nodes]
+        if outside:
+            evidence += _three_ways(v, len(c.graph.consumers[v]), ways(c.graph, v, c.nodes, facts.target))
+    kind = "a value flows from one to the other" if c.between else "both read the same value"
+    return passed(GATE, kind, tuple(evidence), c.between)
+
+
+def _three_ways(v: str, consumers: int, w: Ways) -> list[Evidence]:
+    """A value with consumers outside: an extra output, recomputed, or a cut here."""
+    return [
+        Evidence(f"consumers of {v} (F106)", consumers),
+        Evidence(f"sharing {v}", w.share_us, unit="µs"),
+        Evidence(f"recomputing {v}", w.recompute_us, unit="µs"),
+        Evidence(f"materialising {v}", w.materialise_us, unit="µs"),
+    ]

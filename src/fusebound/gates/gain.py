@@ -1,0 +1,129 @@
+"""Gain (F4xx): ΔT = T_launch + T_mem − T_recompute − T_spill − T_overlap − T_compile, over what runs today."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from fusebound.analysis.roofline import (
+    GPU_BLOCK_POINTS,
+    Cost,
+    alone,
+    busy_users,
+    compile_us,
+    kernel_cost,
+)  # fmt: skip
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+
+GATE = "gain"
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The parts of ΔT in µs per call."""
+
+    before_a: Cost
+    before_b: Cost
+    after: Cost
+    overlap: float
+    compile: float
+
+    @property
+    def launch(self) -> float:
+        return self.before_a.overhead + self.before_b.overhead - self.after.overhead
+
+    @property
+    def work(self) -> float:
+        """Saved memory, page-fault and instruction time."""
+        return _work(self.before_a) + _work(self.before_b) - _work(self.after)
+
+    @property
+    def spill(self) -> float:
+        return self.after.spill - self.before_a.spill - self.before_b.spill
+
+    @property
+    def saved(self) -> float:
+        """Time saved before compiling is paid for."""
+        return self.launch + self.work - self.spill - self.overlap
+
+    @property
+    def delta(self) -> float:
+        return self.saved - self.compile
+
+
+def _work(c: Cost) -> float:
+    return max(c.memory, c.compute) + c.fault
+
+
+def measure(c: Candidate, facts: Facts) -> Gain:
+    """Price the merge with the target's constants."""
+    t = facts.target
+    a, b = alone(c.graph, c.a, t), alone(c.graph, c.b, t)
+    after = kernel_cost(c.graph, c.nodes, t, c.space, c.traffic)
+    return Gain(a, b, after, _overlap(c, facts, a, b), _compile(c, facts))
+
+
+def check(c: Candidate, facts: Facts) -> Verdict:
+    """Pass when ΔT exceeds the threshold; the code names the part that turned the balance."""
+    gain = measure(c, facts)
+    evidence = _evidence(c, facts, gain)
+    if gain.delta > facts.threshold_us:
+        return passed(GATE, f"saves {gain.delta:.3g} µs per call", evidence)
+    return _refusal(c, facts, gain, evidence)
+
+
+def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, ...]) -> Verdict:
+    names = " and ".join(c.label(min(s, key=c.graph.position.__getitem__)) for s in (c.a, c.b))
+    if gain.saved > facts.threshold_us:
+        calls = ceil(gain.compile * facts.expected_calls / max(gain.saved - facts.threshold_us, 1e-9))
+        text = (
+            f"compiling a kernel for {names} costs {gain.compile:.3g} µs per call over {facts.expected_calls} "
+            f"expected calls and saves {gain.saved:.3g} µs"
+        )
+        return Verdict(GATE, "fail", "F403", text, (), evidence, f"expect more than {calls} calls")
+    if gain.saved + gain.overlap > facts.threshold_us:
+        text = (
+            f"{names} fill a part of {facts.target.name} each and run side by side on two streams; one kernel "
+            f"would lose {gain.overlap:.3g} µs of overlap and save {gain.saved + gain.overlap:.3g} µs"
+        )
+        flip = "give each operator enough elements to fill the device"
+        return Verdict(GATE, "fail", "F402", text, (), evidence, flip)
+    short = facts.threshold_us - gain.delta
+    text = f"fusing {names} would cost {-gain.delta:.3g} µs per call"
+    return Verdict(GATE, "fail", "F401", text, (), evidence, f"a saving larger by {short:.3g} µs per call")
+
+
+def _overlap(c: Candidate, facts: Facts, a: Cost, b: Cost) -> float:
+    """What two streams hide today: the shorter of two independent kernels that fit on the device together."""
+    t = facts.target
+    if t.kind != "gpu" or t.streams < 2 or c.between:
+        return 0.0
+    blocks = sum(_blocks(c, side) for side in (c.a, c.b))
+    return min(a.total, b.total) if blocks <= t.sms else 0.0
+
+
+def _blocks(c: Candidate, side: frozenset[str]) -> int:
+    points = max(c.graph.values[v].numel for i in side for v in c.graph.node[i].outputs)
+    return ceil(points / GPU_BLOCK_POINTS)
+
+
+def _compile(c: Candidate, facts: Facts) -> float:
+    """Compile time per expected call, beyond what the unmerged kernels would cost."""
+    t = facts.target
+    paid = sum(compile_us(s, t) for s in (c.a, c.b) if len(busy_users(c.graph, s)) > 1)
+    return (compile_us(c.nodes, t) - paid) / max(facts.expected_calls, 1)
+
+
+def _evidence(c: Candidate, facts: Facts, gain: Gain) -> tuple[Evidence, ...]:
+    apart = c.traffic_a.total + c.traffic_b.total
+    return (
+        Evidence("bytes apart", apart, unit="B"),
+        Evidence("bytes fused", c.traffic.total, unit="B"),
+        Evidence.bound("bytes saved", c.saved_bytes, 0, "B", ">"),
+        Evidence("T_launch", gain.launch, unit="µs"),
+        Evidence("T_mem", gain.work, unit="µs"),
+        Evidence("T_spill", gain.spill, unit="µs"),
+        Evidence("T_overlap", gain.overlap, unit="µs"),
+        Evidence("T_compile per call", gain.compile, unit="µs"),
+        Evidence.bound("ΔT", gain.delta, facts.threshold_us, "µs", ">"),
+    )

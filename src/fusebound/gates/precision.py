@@ -1,0 +1,123 @@
+"""Precision (F2xx): vanishing roundings, the simulated error, the user's casts, reordered reductions."""
+
+from __future__ import annotations
+
+from fusebound.analysis.numerics import (
+    ErrorFacts,
+    jump_after,
+    reduces,
+    reductions,
+    rounding_points,
+    user_casts,
+)
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+from fusebound.ir.graph import hint
+
+GATE = "precision"
+
+
+def check(c: Candidate, facts: Facts) -> Verdict:
+    """Under "eager" reductions stay with eager; otherwise jumps first, then the simulated error."""
+    if facts.numerics == "eager":
+        return _eager(c)
+    return _jump(c) or _simulated(c, facts) or _clean(c, facts)
+
+
+def _eager(c: Candidate) -> Verdict:
+    reducing = [s for s in (c.a, c.b) if reduces(c.graph, s)]
+    if reducing:
+        nodes = tuple(n.id for n in reductions(c.graph, c.nodes)) or tuple(reducing[0])[:1]
+        text = (
+            f"{c.label(nodes[0])} reduces; numerics='eager' leaves reductions to the framework's own kernels"
+        )
+        return Verdict(GATE, "fail", "F207", text, nodes, (), "numerics='accurate'")
+    return passed(GATE, "every rounding of eager's is kept", _casts(c))
+
+
+def _jump(c: Candidate) -> Verdict | None:
+    for v in rounding_points(c.graph, c.nodes):
+        path = jump_after(c.graph, v, c.nodes)
+        if not path:
+            continue
+        n = c.graph.producer[v]
+        text = (
+            f"eager rounds the result of {c.label(n.id)} to {c.graph.values[v].dtype} before "
+            f"{c.label(path[-1].id)} ({path[-1].op}), which jumps; one kernel would not round"
+        )
+        flip = f"compute {c.graph.node[n.id].user} in float32, or write the cast yourself"
+        evidence = (
+            Evidence("rounding", c.graph.values[v].dtype, "=", "float32"),
+            Evidence("operators from the rounding to the jump", len(path), "=", 0),
+        )
+        return Verdict(GATE, "fail", "F201", text, (n.id, *(p.id for p in path)), evidence, flip)
+    return None
+
+
+def _simulated(c: Candidate, facts: Facts) -> Verdict | None:
+    e = facts.simulated.get(c.nodes)
+    if e is None:
+        return None
+    if e.class_changes:
+        text = f"{e.class_changes} elements of {e.output} change class (NaN, Inf, finite) on {e.data} data"
+        evidence = (Evidence.bound("class changes", e.class_changes, 0, "elements", source="simulated"),)
+        return Verdict(GATE, "fail", "F204", text, (), evidence, "fuse fewer of these operators")
+    evidence = _errors(e, facts.tau)
+    over = [x for x in evidence if x.margin is not None and x.margin < 0]
+    if not over:
+        return None
+    worst = over[0]
+    text = f"the simulated {worst.quantity} of {e.output} on {e.data} data is {worst.value:.3g}, over {worst.limit:.3g}"
+    flip = (
+        f"tau ≥ {e.difference:.3g}"
+        if facts.tau is not None
+        else f"tau={e.difference:.3g} instead of the fp64 rule"
+    )
+    return Verdict(GATE, "fail", "F202", text, (), evidence, flip)
+
+
+def _errors(e: ErrorFacts, tau: float | None) -> tuple[Evidence, ...]:
+    if tau is not None:
+        return (Evidence.bound("|fused − eager|", e.difference, tau, "", source="simulated"),)
+    return (
+        Evidence.bound("rms error", e.fused_rms, e.rms_limit, "", source="simulated"),
+        Evidence.bound("max error", e.fused_max, e.max_limit, "", source="simulated"),
+        Evidence("eager's rms error", e.eager_rms, source="simulated"),
+        Evidence("eager's max error", e.eager_max, source="simulated"),
+    )
+
+
+def _clean(c: Candidate, facts: Facts) -> Verdict:
+    roundings = rounding_points(c.graph, c.nodes)
+    evidence = [Evidence("roundings that vanish", len(roundings)), *_casts(c), *_orders(c)]
+    e = facts.simulated.get(c.nodes)
+    if e is not None:
+        evidence += _errors(e, facts.tau)
+    elif facts.tau is not None:
+        text = f"no simulation of this group is known, so |fused − eager| ≤ {facts.tau:g} is unproven"
+        return Verdict(GATE, "unknown", "F202", text, (), tuple(evidence), "simulate the group")
+    text = (
+        "no rounding vanishes" if not roundings else f"{len(roundings)} roundings vanish, none before a jump"
+    )
+    return passed(GATE, text, tuple(evidence), roundings)
+
+
+def _casts(c: Candidate) -> tuple[Evidence, ...]:
+    casts = user_casts(c.graph, c.nodes)
+    return (Evidence("casts that the user wrote, kept (F203)", len(casts)),) if casts else ()
+
+
+def _orders(c: Candidate) -> tuple[Evidence, ...]:
+    """Reductions whose order changes, with the length of the longest sum."""
+    found = reductions(c.graph, c.nodes)
+    if not found:
+        return ()
+    longest = max(_terms(c, n.id) for n in found)
+    return (Evidence("terms of the longest reordered reduction (F206)", longest),)
+
+
+def _terms(c: Candidate, node: str) -> int:
+    n = c.graph.node[node]
+    whole = 1
+    for d in c.graph.values[n.inputs[0]].shape:
+        whole *= hint(d)
+    return whole // max(c.graph.values[n.out].numel, 1)

@@ -1,0 +1,204 @@
+"""Resources (F3xx): registers, tile scratch, evaluations and arguments on a CPU; registers, shared memory and blocks
+on a GPU."""
+
+from __future__ import annotations
+
+from math import prod
+
+from fusebound.analysis.numerics import reduces
+from fusebound.analysis.roofline import bandwidth, spill_bytes
+from fusebound.analysis.space import Refusal, Space
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+from fusebound.target.target import Target
+
+GATE = "resources"
+
+MAX_ARGUMENTS = 128
+"""Pointers of one kernel call; CUDA passes 4 KB of parameters, and a CPU call gains nothing from more."""
+
+MAX_EVALUATIONS = 2000
+"""Primitive evaluations of one kernel body: code beyond this leaves the instruction cache and compiles for seconds."""
+
+BASE_REGISTERS = 16
+"""Registers of a GPU thread for addresses, masks and loop counters."""
+
+ELEMENTS = (4, 2, 1)
+"""Elements of a GPU thread, widest loads first."""
+
+POINTWISE_REGISTERS, REDUCE_REGISTERS = 8, 32
+"""The textbook's registers per operator (TEXTBOOK, the checker)."""
+
+
+def check(c: Candidate, facts: Facts) -> Verdict:
+    """The target's limits, applied to the merged group's iteration space."""
+    space = c.space
+    if isinstance(space, Refusal):
+        if space.code == "F303":
+            return Verdict(
+                GATE, "fail", "F303", space.message, space.nodes, (), "store a shared value between them"
+            )
+        text = "no common iteration space, so no kernel to count resources of"
+        return Verdict(GATE, "unknown", space.code, text, space.nodes)
+    common = _arguments(c, space) or _evaluations(c, space)
+    if common is not None:
+        return common
+    return _gpu(c, facts.target, space) if facts.target.kind == "gpu" else _cpu(c, facts.target, space)
+
+
+def _arguments(c: Candidate, space: Space) -> Verdict | None:
+    n = len(space.inputs) + len(space.outputs)
+    if n <= MAX_ARGUMENTS:
+        return None
+    evidence = (Evidence.bound("arguments", n, MAX_ARGUMENTS, ""),)
+    text = f"one kernel of {_names(c)} would take {n} tensors"
+    return Verdict(GATE, "fail", "F304", text, (), evidence, f"{n - MAX_ARGUMENTS} tensors fewer")
+
+
+def _evaluations(c: Candidate, space: Space) -> Verdict | None:
+    if space.evaluations <= MAX_EVALUATIONS:
+        return None
+    evidence = (
+        Evidence.bound("evaluations after inlining", space.evaluations, MAX_EVALUATIONS, ""),
+        Evidence("primitives", len(c.nodes)),
+    )
+    text = f"inlining {len(c.nodes)} primitives of {_names(c)} gives {space.evaluations} evaluations"
+    return Verdict(GATE, "fail", "F303", text, (), evidence, "store a shared value between them")
+
+
+def _cpu(c: Candidate, t: Target, space: Space) -> Verdict:
+    spilled = spill_bytes(space, t)
+    moved = 2 * space.scratch_bytes * space.outer if space.scratch_bytes > t.l2_bytes else 0
+    evidence = (
+        Evidence.bound("live vector registers", space.live_vectors, t.vector_registers, ""),
+        Evidence("spill bytes", spilled, unit="B"),
+        Evidence.bound("row scratch", space.scratch_bytes, t.l2_bytes, "B"),
+        Evidence(
+            "row scratch against L1",
+            space.scratch_bytes,
+            "≤",
+            t.l1_bytes,
+            "B",
+            margin=t.l1_bytes - space.scratch_bytes,
+        ),
+        Evidence("evaluations after inlining", space.evaluations),
+        Evidence("arguments", len(space.inputs) + len(space.outputs), "≤", MAX_ARGUMENTS),
+    )
+    saved = c.saved_bytes
+    if spilled > max(saved, 0):
+        return _spills(c, t, space, spilled, evidence)
+    if moved / bandwidth("l3", t) > max(saved, 0) / t.dram_bandwidth if moved else False:
+        text = (
+            f"a row of {_names(c)} needs {space.scratch_bytes} B of scratch, more than the L2 cache ({t.l2_bytes} B), "
+            f"and moves {moved} B to the next level to save {max(saved, 0)} B"
+        )
+        flip = f"rows shorter by a factor of {space.scratch_bytes / t.l2_bytes:.2g}"
+        return Verdict(GATE, "fail", "F302", text, (), evidence, flip)
+    return passed(GATE, f"{space.live_vectors} of {t.vector_registers} vector registers", evidence)
+
+
+def _spills(c: Candidate, t: Target, space: Space, spilled: int, evidence: tuple[Evidence, ...]) -> Verdict:
+    excess = space.live_vectors - t.vector_registers
+    text = (
+        f"{_names(c)} in one kernel keep {space.live_vectors} vectors live at once, {t.name} has {t.vector_registers} "
+        f"registers: spills would move {spilled} B to save {max(c.saved_bytes, 0)} B"
+    )
+    facts = (
+        *evidence,
+        Evidence.bound("spill bytes against bytes saved", spilled, max(c.saved_bytes, 0), "B"),
+    )
+    return Verdict(GATE, "fail", "F301", text, (), facts, f"{excess} values fewer live at once")
+
+
+def _gpu(c: Candidate, t: Target, space: Space) -> Verdict:
+    evidence = _gpu_evidence(c, t, space)
+    if BASE_REGISTERS + space.live_vectors > t.max_registers_per_thread:
+        need = BASE_REGISTERS + space.live_vectors
+        text = f"a thread of {_names(c)} needs {need} registers at one element each; {t.name} allows {t.max_registers_per_thread}"
+        flip = f"{need - t.max_registers_per_thread} values fewer live at once"
+        return Verdict(GATE, "fail", "F311", text, (), evidence, flip)
+    if space.scratch_bytes > t.shared_optin_bytes:
+        text = (
+            f"a row of {_names(c)} kept on chip needs {space.scratch_bytes} B of shared memory; a block of {t.name} "
+            f"may have {t.shared_optin_bytes} B"
+        )
+        flip = f"rows shorter by a factor of {space.scratch_bytes / t.shared_optin_bytes:.2g}"
+        return Verdict(GATE, "fail", "F312", text, (), evidence, flip)
+    return _blocks(c, t, space, evidence)
+
+
+def _blocks(c: Candidate, t: Target, space: Space, evidence: tuple[Evidence, ...]) -> Verdict:
+    sizes = [_block(c, side, t) for side in (c.a, c.b)]
+    block = max(sizes)
+    registers = registers_per_thread(space, t)
+    facts = (
+        *evidence,
+        Evidence("block sizes preferred", f"{sizes[0]} and {sizes[1]}", "≤", t.max_threads_per_block),
+    )
+    if t.registers_per_sm and registers * block > t.registers_per_sm:
+        text = f"{_names(c)} need one block of {block} threads with {registers} registers each; no SM of {t.name} holds it"
+        limit = t.registers_per_sm // max(registers, 1)
+        return Verdict(GATE, "fail", "F313", text, (), facts, f"blocks of at most {limit} threads")
+    if space.scratch_bytes > t.shared_static_bytes:
+        text = f"{space.scratch_bytes} B of shared memory need the opt-in limit"
+        return Verdict(GATE, "conditional", "F312", text, (), facts, f"at most {t.shared_static_bytes} B")
+    return passed(GATE, f"{registers} registers per thread, blocks of {block}", facts)
+
+
+def registers_per_thread(space: Space, t: Target) -> int:
+    """Live ranges times the elements of a thread, at the widest access that fits the limit."""
+    for elements in ELEMENTS:
+        need = BASE_REGISTERS + space.live_vectors * elements
+        if need <= t.max_registers_per_thread:
+            return need
+    return BASE_REGISTERS + space.live_vectors
+
+
+def textbook_registers(c: Candidate) -> int:
+    """Σ regs(op) over the user's operators, as taught."""
+    g = c.graph
+    users = c.users()
+    return sum(
+        REDUCE_REGISTERS if reduces(g, [n.id for n in g.members[u]]) else POINTWISE_REGISTERS for u in users
+    )
+
+
+def _gpu_evidence(c: Candidate, t: Target, space: Space) -> tuple[Evidence, ...]:
+    registers = registers_per_thread(space, t)
+    threads = t.registers_per_sm // max(registers, 1)
+    occupancy = min(threads / t.max_threads_per_sm, 1.0) if t.max_threads_per_sm else 1.0
+    return (
+        Evidence.bound("registers per thread by live ranges", registers, t.max_registers_per_thread, ""),
+        Evidence(
+            "textbook register sum (F314)",
+            textbook_registers(c),
+            "≤",
+            48,
+            margin=48.0 - textbook_registers(c),
+        ),
+        Evidence.bound("shared memory", space.scratch_bytes, t.shared_optin_bytes, "B"),
+        Evidence("occupancy by registers", occupancy),
+    )
+
+
+def _block(c: Candidate, side: frozenset[str], t: Target) -> int:
+    """Threads of the block that one side would choose: a row's worth for reductions, 256 otherwise."""
+    g = c.graph
+    rows = [
+        prod(d for d in (g.values[g.node[i].inputs[0]].numel // max(g.values[g.node[i].out].numel, 1),))
+        for i in side
+        if reduces(g, (i,))
+    ]
+    if not rows:
+        return min(256, t.max_threads_per_block)
+    threads = 32
+    while threads * 4 < max(rows) and threads < t.max_threads_per_block:
+        threads *= 2
+    return threads
+
+
+def _names(c: Candidate) -> str:
+    users = c.users()
+    g = c.graph
+    if len(users) <= 3:
+        return ", ".join(g.user[u].label for u in users)
+    return f"{g.user[users[0]].label} … {g.user[users[-1]].label} ({len(users)} operators)"

@@ -1,0 +1,107 @@
+"""Which groups may meet: producers with their consumers, through views, and readers of one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusebound.analysis.alias import is_view
+from fusebound.gates.dependence import boundary_code
+from fusebound.ir.graph import Graph, UserOp
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """User operator `a` feeds `b` with `value`, or both read it (`sibling`); `bytes` is the size of the value."""
+
+    a: str
+    b: str
+    value: str
+    bytes: int
+    sibling: bool = False
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which user operators are views, which are boundaries (with their code); the others can be fused."""
+
+    views: frozenset[str]
+    boundaries: dict[str, str]
+
+    def fusable(self, user: str) -> bool:
+        return user not in self.views and user not in self.boundaries
+
+
+def roles(g: Graph) -> Roles:
+    """Classify the user operators of a graph."""
+    boundaries = {u.name: code for u in g.user_ops if (code := boundary_code(g, u))}
+    views = frozenset(u.name for u in g.user_ops if u.name not in boundaries and is_view(g, u))
+    return Roles(views, boundaries)
+
+
+def origin(g: Graph, r: Roles, value: str) -> tuple[str, UserOp | None]:
+    """The value behind a chain of views and the operator that computed it (None for a graph input)."""
+    while (p := g.producer.get(value)) is not None and p.user in r.views:
+        value = _source(g, p.user)
+    return value, g.user[p.user] if p is not None else None
+
+
+def _source(g: Graph, view: str) -> str:
+    made = {v for n in g.members[view] for v in n.outputs}
+    return next(v for n in g.members[view] for v in n.inputs if v not in made)
+
+
+def raw_edges(g: Graph, r: Roles) -> Iterator[Edge]:
+    """Every value that one fusable operator computes and another reads, views looked through, in graph order."""
+    seen: set[tuple[str, str]] = set()
+    for n in g.nodes:
+        if not r.fusable(n.user):
+            continue
+        for v in n.inputs:
+            base, maker = origin(g, r, v)
+            if (
+                maker is None
+                or maker.name == n.user
+                or not r.fusable(maker.name)
+                or (maker.name, n.user) in seen
+            ):
+                continue
+            seen.add((maker.name, n.user))
+            yield Edge(maker.name, n.user, v, g.values[base].nbytes)
+
+
+def sibling_edges(g: Graph, r: Roles) -> Iterator[Edge]:
+    """Neighbouring fusable readers of one value, in graph order: two by two, so that many readers stay linear."""
+    readers: dict[str, list[str]] = {}
+    for n in g.nodes:
+        if not r.fusable(n.user):
+            continue
+        for v in n.inputs:
+            base, maker = origin(g, r, v)
+            if maker is None or maker.name != n.user:
+                users = readers.setdefault(base, [])
+                if n.user not in users[-1:]:
+                    users.append(n.user)
+    for v, users in readers.items():
+        for a, b in zip(users, users[1:], strict=False):
+            if a != b and g.values[v].numel > 1:
+                yield Edge(a, b, v, g.values[v].nbytes, sibling=True)
+
+
+def views_between(g: Graph, r: Roles, first: frozenset[str], second: frozenset[str]) -> frozenset[str]:
+    """The views (user operators) through which `second` reads what `first` computes, or the reverse."""
+    return _through(g, r, first, second) | _through(g, r, second, first)
+
+
+def _through(g: Graph, r: Roles, makers: frozenset[str], readers: frozenset[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for i in readers:
+        for v in g.node[i].inputs:
+            chain: list[str] = []
+            p = g.producer.get(v)
+            while p is not None and p.user in r.views and p.id not in readers and p.id not in makers:
+                chain.append(p.user)
+                p = g.producer.get(_source(g, p.user))
+            if p is not None and (p.id in makers or p.id in readers):
+                found.update(chain)
+    return frozenset(found)

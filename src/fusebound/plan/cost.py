@@ -1,0 +1,93 @@
+"""Predicted times of groups and operators, and a bound that no plan can beat under the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fusebound.analysis.access import demand, elements
+from fusebound.analysis.alias import is_view
+from fusebound.analysis.roofline import bandwidth, eager_cost, instructions, kernel_cost
+from fusebound.analysis.space import Refusal, Space, unify
+from fusebound.analysis.traffic import level_of
+from fusebound.gates.dependence import boundary_code
+from fusebound.ir.graph import Graph, UserOp
+from fusebound.plan.candidates import origin, roles
+from fusebound.target.target import Target
+
+
+def group_us(g: Graph, nodes: Collection[str], target: Target, space: Space | Refusal | None = None) -> float:
+    """Predicted time of one kernel of `nodes`, in µs."""
+    return kernel_cost(g, nodes, target, space or unify(g, nodes)).total
+
+
+def user_op_us(g: Graph, user: UserOp, target: Target) -> float:
+    """Predicted time of one user operator run by the framework, in µs; 0 for a view."""
+    return eager_cost(g, user, target).total
+
+
+def eager_us(g: Graph, target: Target) -> float:
+    """Predicted time of the whole graph run by the framework, operator by operator."""
+    return sum(user_op_us(g, u, target) for u in g.user_ops)
+
+
+def lower_bound_us(g: Graph, target: Target) -> float:
+    """A time that no plan of this graph beats under the model of `analysis.roofline`.
+
+    Boundaries run through the framework in every plan. The other operators must at least be launched once for
+    every time that they alternate with boundaries on a path, read what enters them from outside once and write what
+    leaves them once, and compute every primitive once.
+    """
+    fixed = 0.0
+    light: list[UserOp] = []
+    for u in g.user_ops:
+        if boundary_code(g, u):
+            fixed += user_op_us(g, u, target)
+        elif not is_view(g, u):
+            light.append(u)
+    nodes = frozenset(n.id for u in light for n in g.members[u.name])
+    memory = sum(size / bandwidth(level_of(size, target), target) for size in _must_move(g, nodes))
+    compute = instructions(g, nodes, target) / target.flops
+    launch = min(target.launch_us, target.framework_us)
+    return fixed + launch * _alternations(g, {u.name for u in light}) + max(memory, compute)
+
+
+def _must_move(g: Graph, nodes: frozenset[str]) -> list[int]:
+    """Bytes of every value that light operators read from or leave to the rest of the world.
+
+    A kernel that touches a value has at least that value's footprint, so the level of the value's own size bounds
+    the bandwidth.
+    """
+    kinds = roles(g)
+    read: dict[str, int] = {}
+    for user in dict.fromkeys(g.node[i].user for i in nodes):
+        for v, regions in demand(g, [n.id for n in g.members[user]]).items():
+            base, maker = origin(g, kinds, v)
+            if maker is None or maker.name in kinds.boundaries:
+                size = elements(g.values[v], regions) * g.values[v].type.itemsize
+                read[base] = max(read.get(base, 0), size)
+    written = (g.values[v].nbytes for i in nodes for v in g.node[i].outputs if _leaves(g, v, nodes))
+    return [*read.values(), *written]
+
+
+def _leaves(g: Graph, value: str, nodes: frozenset[str]) -> bool:
+    """Whether a value must exist in memory: it escapes or a boundary reads it itself."""
+    if value in g.escaping:
+        return True
+    return any(boundary_code(g, g.user[n.user]) for n in g.consumers[value] if n.id not in nodes)
+
+
+def _alternations(g: Graph, light: set[str]) -> int:
+    """The largest number of runs of light operators, separated by boundaries, on one path."""
+    runs: dict[str, int] = {}
+    ends_light: dict[str, bool] = {}
+    for n in g.nodes:
+        best, light_end = 0, False
+        for v in n.inputs:
+            best, light_end = max((best, light_end), (runs.get(v, 0), ends_light.get(v, False)))
+        here = n.user in light
+        boundary = not here and bool(boundary_code(g, g.user[n.user]))
+        count = best + (here and not light_end)
+        for v in n.outputs:
+            runs[v] = count
+            ends_light[v] = here or (light_end and not boundary)
+    return max(runs.values(), default=0)

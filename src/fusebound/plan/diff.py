@@ -1,0 +1,58 @@
+"""The difference of two plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fusebound.plan.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDiff:
+    """What two plans of one graph do differently. Groups are tuples of user operators."""
+
+    only_left: tuple[tuple[str, ...], ...]
+    only_right: tuple[tuple[str, ...], ...]
+    cuts_left: tuple[str, ...]
+    cuts_right: tuple[str, ...]
+    settings: tuple[str, ...]
+    predicted_us: tuple[float, float]
+
+    def __bool__(self) -> bool:
+        return bool(self.only_left or self.only_right or self.cuts_left or self.cuts_right or self.settings)
+
+    def lines(self) -> list[str]:
+        """One difference a line: `-` what only the left plan has, `+` what only the right one has."""
+        out = [f"! {s}" for s in self.settings]
+        out += [f"- group {' + '.join(g)}" for g in self.only_left]
+        out += [f"+ group {' + '.join(g)}" for g in self.only_right]
+        out += [f"- cut {c}" for c in self.cuts_left]
+        out += [f"+ cut {c}" for c in self.cuts_right]
+        left, right = self.predicted_us
+        if left != right:
+            out.append(f"! predicted {left:g} µs → {right:g} µs")
+        return out
+
+
+def diff(left: Plan, right: Plan) -> PlanDiff:
+    """Compare groups as sets of operators and cuts by producer, consumer, value and code."""
+    a = {g.users: None for g in left.groups}
+    b = {g.users: None for g in right.groups}
+    ca, cb = _cuts(left), _cuts(right)
+    names = ("graph_key", "policy", "numerics", "target", "tau", "expected_calls")
+    settings = tuple(
+        f"{n}: {getattr(left, n)} → {getattr(right, n)}"
+        for n in names
+        if getattr(left, n) != getattr(right, n)
+    )
+    return PlanDiff(
+        tuple(g for g in a if g not in b), tuple(g for g in b if g not in a),
+        tuple(c for c in ca if c not in cb), tuple(c for c in cb if c not in ca),
+        settings, (left.predicted_us, right.predicted_us),
+    )  # fmt: skip
+
+
+def _cuts(plan: Plan) -> dict[str, None]:
+    return {f"{c.producer} → {c.consumer} on {c.value}: {c.code}": None for c in plan.cuts}

@@ -1,0 +1,122 @@
+"""Why two operators are, or are not, one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusebound.errors import UsageError
+from fusebound.gates.base import Candidate, Facts, Verdict
+from fusebound.gates.decide import Judgement, judge
+from fusebound.ir.graph import Graph, UserOp
+from fusebound.ir.names import find
+from fusebound.plan.candidates import roles, views_between
+from fusebound.plan.plan import Group, Plan
+from fusebound.target.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The four verdicts on one pair of user operators, and where the plan puts them.
+
+    `fused` says whether the plan has them in one kernel (None without a plan); `group` are the operators that were
+    judged together; `saved_bytes` is what one kernel saves against two.
+    """
+
+    a: UserOp
+    b: UserOp
+    judgement: Judgement
+    saved_bytes: int
+    group: tuple[str, ...]
+    fused: bool | None = None
+
+    @property
+    def dependence(self) -> Verdict:
+        return self.judgement.dependence
+
+    @property
+    def precision(self) -> Verdict:
+        return self.judgement.precision
+
+    @property
+    def resources(self) -> Verdict:
+        return self.judgement.resources
+
+    @property
+    def gain(self) -> Verdict:
+        return self.judgement.gain
+
+    @property
+    def override(self) -> Verdict | None:
+        return self.judgement.override
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return self.judgement.codes
+
+    def __bool__(self) -> bool:
+        return bool(self.judgement)
+
+    @property
+    def counterfactual(self) -> str:
+        """The smallest change that flips the first refusal; "" where there is none."""
+        veto = self.judgement.first
+        return veto.counterfactual if veto is not None else ""
+
+
+def can_fuse(g: Graph, a: str, b: str, facts: Facts) -> Why:
+    """Judge two user operators of a graph alone, with the views between them. Raises UsageError for unknown names."""
+    first, second = _pair(g, a, b)
+    return _judged(g, facts, first, second, _nodes(g, first), _nodes(g, second), {}, None)
+
+
+def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
+    """Judge two user operators in a plan: the pair itself where it is fused, else the merge of their groups."""
+    g = plan.graph
+    first, second = _pair(g, a, b)
+    facts = Facts(target or _target(plan.target), plan.numerics, plan.tau, plan.expected_calls, plan.policy)
+    one, two = plan.group_of[first.name], plan.group_of[second.name]
+    if one is two and one.is_kernel:
+        split = _split(g, one, first, second)
+        return _judged(g, facts, first, second, *split, _owners(plan, one), True)
+    nodes = (frozenset(one.nodes), frozenset(two.nodes))
+    return _judged(g, facts, first, second, *nodes, _owners(plan, one, two), False)
+
+
+def _target(name: str) -> Target:
+    from fusebound.target import get
+
+    return get(name)
+
+
+def _pair(g: Graph, a: str, b: str) -> tuple[UserOp, UserOp]:
+    first, second = find(g, a), find(g, b)
+    if first.name == second.name:
+        raise UsageError(f"{first.label} is one operator; name two", where=f"{a}, {b}")
+    order = {u.name: i for i, u in enumerate(g.user_ops)}
+    return (first, second) if order[first.name] < order[second.name] else (second, first)
+
+
+def _nodes(g: Graph, u: UserOp) -> frozenset[str]:
+    return frozenset(n.id for n in g.members[u.name])
+
+
+def _owners(plan: Plan, *but: Group) -> dict[str, frozenset[str]]:
+    return {n: frozenset(x.nodes) for x in plan.groups if x not in but for n in x.nodes}
+
+
+def _split(g: Graph, group: Group, a: UserOp, b: UserOp) -> tuple[frozenset[str], frozenset[str]]:
+    """A fused group seen from one pair: everything that `b` and later operators compute against the rest."""
+    later = {u.name for u in g.user_ops[[u.name for u in g.user_ops].index(b.name) :]}
+    second = frozenset(n for n in group.nodes if g.node[n].user in later)
+    return frozenset(group.nodes) - second, second
+
+
+def _judged(
+    g: Graph, facts: Facts, a: UserOp, b: UserOp, one: frozenset[str], two: frozenset[str],
+    owner: dict[str, frozenset[str]], fused: bool | None,
+) -> Why:  # fmt: skip
+    between = views_between(g, roles(g), one, two)
+    views = frozenset(n.id for v in between for n in g.members[v])
+    outside = {n: s - views for n, s in owner.items() if n not in views}
+    c = Candidate(g, one | views, two, outside)
+    return Why(a, b, judge(c, facts), c.saved_bytes, c.users(), fused)

@@ -1,0 +1,169 @@
+"""The greedy planner: largest saving first along values, then readers of one value; gates judge every merge."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from fusebound.analysis.numerics import ErrorFacts
+from fusebound.errors import UsageError
+from fusebound.gates.base import Candidate, Facts
+from fusebound.gates.decide import Judgement, judge
+from fusebound.gates.policy import POLICIES
+from fusebound.ir.graph import Graph
+from fusebound.plan.assemble import assemble
+from fusebound.plan.candidates import Edge, Roles, raw_edges, roles, sibling_edges, views_between
+from fusebound.plan.contracted import Contracted
+from fusebound.plan.plan import Decision, Plan
+from fusebound.target.target import Target
+
+Simulate = Callable[[Graph, frozenset[str]], ErrorFacts | None]
+
+ROUNDS = 3
+"""Passes over the edges: a merge can make another one legal that was refused before (a cycle closed, a gain)."""
+
+_NEVER = ("F1", "F2", "F5", "F6", "F9")
+"""Refusals that a larger group keeps: everything but resources and gain; F101 is asked again."""
+
+
+@dataclass(slots=True)
+class Search:
+    """The state of one planning run."""
+
+    g: Graph
+    facts: Facts
+    roles: Roles
+    groups: Contracted
+    simulate: Simulate | None = None
+    decisions: list[Decision] = field(default_factory=list[Decision])
+    refused: dict[tuple[int, int], tuple[int, int, Judgement]] = field(
+        default_factory=dict[tuple[int, int], tuple[int, int, Judgement]]
+    )
+    never: dict[int, dict[int, Judgement]] = field(default_factory=dict[int, dict[int, Judgement]])
+
+    def run(self) -> None:
+        """Merge until no candidate passes."""
+        for _ in range(ROUNDS):
+            before = len(self.groups.users)
+            self._pass(raw_edges(self.g, self.roles))
+            self._pass(sibling_edges(self.g, self.roles))
+            if len(self.groups.users) == before:
+                return
+
+    def _pass(self, edges: Iterable[Edge]) -> None:
+        heap = [(-e.bytes, k, e) for k, e in enumerate(edges)]
+        heapq.heapify(heap)
+        while heap:
+            _, _, e = heapq.heappop(heap)
+            self.consider(e)
+
+    def consider(self, e: Edge) -> None:
+        """Judge the merge of the two groups that an edge joins, and merge them if it passes."""
+        a, b = (self.groups.find(self.groups.index[u]) for u in (e.a, e.b))
+        if a == b or self._known(a, b):
+            return
+        chosen = self._closure(a, b)
+        candidate = self._candidate(a, b, chosen)
+        judgement = self._judge(candidate)
+        accepted = bool(judgement)
+        count = sum(len(self.groups.users[i]) for i in chosen)
+        self.decisions.append(Decision(len(self.decisions), e.a, e.b, accepted, judgement, count))
+        if accepted:
+            self._merge(chosen)
+        else:
+            self._remember(a, b, judgement)
+
+    def _judge(self, c: Candidate) -> Judgement:
+        facts = self.facts
+        if self.simulate is not None:
+            found = self.simulate(self.g, c.nodes)
+            if found is not None:
+                facts = replace(facts, simulated={c.nodes: found})
+        return judge(c, facts)
+
+    def _closure(self, a: int, b: int) -> set[int]:
+        """Both groups and the views between them, which would otherwise lie on a cycle."""
+        views = views_between(self.g, self.roles, self.groups.nodes[a], self.groups.nodes[b])
+        return {a, b} | {self.groups.find(self.groups.index[v]) for v in views}
+
+    def _candidate(self, a: int, b: int, chosen: set[int]) -> Candidate:
+        views = frozenset(n for i in chosen - {a, b} for n in self.groups.nodes[i])
+        nodes_a, nodes_b = self.groups.nodes[a] | views, self.groups.nodes[b]
+        if not self.groups.returns(chosen):
+            return Candidate(self.g, nodes_a, nodes_b, acyclic=True)
+        owner = self.groups.owner(i for i in self.groups.users if i not in chosen)
+        return Candidate(self.g, nodes_a, nodes_b, owner)
+
+    def _merge(self, chosen: set[int]) -> None:
+        keep = self.groups.merge(chosen)
+        inherited: dict[int, Judgement] = {}
+        for i in chosen:
+            inherited |= self.never.pop(i, {})
+        for other, judgement in inherited.items():
+            self.never.setdefault(keep, {})[other] = judgement
+            self.never.setdefault(other, {})[keep] = judgement
+
+    def _known(self, a: int, b: int) -> bool:
+        """Whether this merge was refused already and nothing has changed that could allow it."""
+        if any(self.groups.find(other) == b for other in self.never.get(a, ())):
+            return True
+        old = self.refused.get((min(a, b), max(a, b)))
+        return old is not None and old[:2] == self._sizes(a, b)
+
+    def _remember(self, a: int, b: int, judgement: Judgement) -> None:
+        self.refused[min(a, b), max(a, b)] = (*self._sizes(a, b), judgement)
+        if any(
+            not v and v.code[:2] in _NEVER and v.code not in ("F101", "F107", "F202")
+            for v in judgement.verdicts
+        ):
+            self.never.setdefault(a, {})[b] = judgement
+            self.never.setdefault(b, {})[a] = judgement
+
+    def _sizes(self, a: int, b: int) -> tuple[int, int]:
+        first, second = min(a, b), max(a, b)
+        return len(self.groups.nodes[first]), len(self.groups.nodes[second])
+
+
+def plan(
+    graph: Graph, *, target: Target, policy: str = "tile", numerics: str = "accurate", tau: float | None = None,
+    expected_calls: int = 1000, facts: Mapping[frozenset[str], ErrorFacts] | Simulate | None = None,
+) -> Plan:  # fmt: skip
+    """Plan a graph for a target. Pure: the same arguments give the same plan.
+
+    `facts` are simulated errors by node set, or a function that simulates a candidate; without it candidates whose
+    roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError for an unknown
+    policy or numerics.
+    """
+    if policy not in POLICIES:
+        raise UsageError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
+    if numerics not in ("accurate", "eager"):
+        raise UsageError(f"unknown numerics {numerics!r}", hint="accurate or eager")
+    given = Facts(target, numerics, tau, expected_calls, policy)
+    search = Search(graph, given, roles(graph), Contracted(graph), _simulator(facts))
+    if policy.startswith("textbook"):
+        _textbook(search, strict=policy == "textbook-strict")
+    elif policy != "none":
+        search.run()
+    return assemble(search.g, search.facts, search.roles, search.groups, search.decisions)
+
+
+def _simulator(facts: Mapping[frozenset[str], ErrorFacts] | Simulate | None) -> Simulate | None:
+    if facts is None or callable(facts):
+        return facts
+    return lambda _, nodes: facts.get(nodes)
+
+
+def _textbook(search: Search, strict: bool) -> None:
+    """Take the groups of the textbook's rules, with the views between their members."""
+    from fusebound.textbook.policy import groups
+
+    for users in groups(search.g, strict, search.facts.target):
+        ids = {search.groups.find(search.groups.index[u]) for u in users}
+        if len(ids) < 2:
+            continue
+        nodes = frozenset(n for i in ids for n in search.groups.nodes[i])
+        views = views_between(search.g, search.roles, nodes, nodes)
+        ids |= {search.groups.find(search.groups.index[v]) for v in views}
+        if not search.groups.returns(ids):
+            search.groups.merge(ids)

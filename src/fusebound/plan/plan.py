@@ -1,0 +1,143 @@
+"""A plan: groups in execution order, the cuts between them, and every decision that led there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fusebound.gates.decide import Judgement
+from fusebound.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from fusebound.plan.diff import PlanDiff
+    from fusebound.plan.explain import Why
+
+FORMAT = "fusebound.plan/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What runs as one step: a generated kernel, or one user operator through the framework.
+
+    `users` and `nodes` are in graph order; `inputs` and `outputs` are value ids that it reads and stores. Bytes are
+    external traffic of the operators one by one (`before`) and of the group (`after`); times are µs.
+    """
+
+    id: str
+    kind: str
+    users: tuple[str, ...]
+    nodes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    predicted_us: float
+    bytes_before: int
+    bytes_after: int
+    launches_before: int
+
+    @property
+    def is_kernel(self) -> bool:
+        return self.kind == "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A value that crosses from one group to another, and why its two operators are not one kernel.
+
+    `bytes` is what a merge would save; `cost_us` the time to write and read the value.
+    """
+
+    producer: str
+    consumer: str
+    value: str
+    code: str
+    message: str
+    bytes: int
+    cost_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One candidate that the planner judged, in order. `a` and `b` are the user operators whose groups met;
+    `operators` counts the operators that the merged group has or would have."""
+
+    step: int
+    a: str
+    b: str
+    accepted: bool
+    judgement: Judgement
+    operators: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A deterministic function of (graph, policy, numerics, target); self-contained when saved.
+
+    Times are µs, bytes are bytes; `gap` is the share of the predicted time above the lower bound.
+    """
+
+    graph_key: str
+    graph: Graph
+    policy: str
+    numerics: str
+    target: str
+    groups: tuple[Group, ...]
+    cuts: tuple[Cut, ...]
+    decisions: tuple[Decision, ...]
+    predicted_us: float
+    lower_bound_us: float
+    gap: float
+    peak_bytes: int
+    eager_us: float
+    tau: float | None = None
+    expected_calls: int = 1000
+
+    @cached_property
+    def group_of(self) -> dict[str, Group]:
+        """The group of every user operator."""
+        return {u: group for group in self.groups for u in group.users}
+
+    @property
+    def kernels(self) -> tuple[Group, ...]:
+        return tuple(g for g in self.groups if g.is_kernel)
+
+    def to_json(self) -> dict[str, object]:
+        """The plan as plain data, with its graph."""
+        from fusebound.plan.record import plan_to_json
+
+        return plan_to_json(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
+        """The inverse of `to_json`; raises FormatError for damaged data."""
+        from fusebound.plan.record import plan_from_json
+
+        return plan_from_json(data, where)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON: one key a line, the same bytes for the same plan."""
+        Path(path).write_text(
+            json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+    @staticmethod
+    def load(path: str | Path, graph: Graph | None = None) -> Plan:
+        """Read a plan; raises FormatError for a missing or damaged file, or a plan of a graph other than `graph`."""
+        from fusebound.plan.record import read_plan
+
+        return read_plan(Path(path), graph)
+
+    def diff(self, other: Plan) -> PlanDiff:
+        """How `other` differs from this plan: groups, cuts, predictions."""
+        from fusebound.plan.diff import diff
+
+        return diff(self, other)
+
+    def why(self, a: str, b: str) -> Why:
+        """The four gates for two user operators in this plan; raises UsageError for an unknown name."""
+        from fusebound.plan.explain import why
+
+        return why(self, a, b)

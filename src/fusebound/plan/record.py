@@ -1,0 +1,155 @@
+"""Plans as JSON (`fusebound.plan/1`): written for review, read with suspicion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from fusebound.errors import FormatError, GraphError
+from fusebound.gates.base import Evidence, Verdict
+from fusebound.gates.decide import Judgement
+from fusebound.ir.graph import Graph
+from fusebound.ir.text import parse_graph, print_graph
+from fusebound.plan.plan import FORMAT, Cut, Decision, Group, Plan
+
+_GROUP = ("id", "kind", "users", "nodes", "inputs", "outputs", "predicted_us", "bytes_before", "bytes_after",
+          "launches_before")  # fmt: skip
+_CUT = ("producer", "consumer", "value", "code", "message", "bytes", "cost_us")
+_PLAIN = ("policy", "numerics", "target", "tau", "expected_calls", "predicted_us", "eager_us", "lower_bound_us", "gap",
+          "peak_bytes")  # fmt: skip
+_GATES = ("dependence", "precision", "resources", "gain")
+
+Json = dict[str, object]
+
+
+def plan_to_json(plan: Plan) -> Json:
+    """Plain data; tuples become lists."""
+    data: Json = {"format": FORMAT, "graph_key": plan.graph_key}
+    data.update({k: getattr(plan, k) for k in _PLAIN})
+    data["groups"] = [_fields(g, _GROUP) for g in plan.groups]
+    data["cuts"] = [_fields(c, _CUT) for c in plan.cuts]
+    data["decisions"] = [_decision(d) for d in plan.decisions]
+    data["graph"] = print_graph(plan.graph).splitlines()
+    return data
+
+
+def judgement_to_json(j: Judgement) -> Json:
+    """The four verdicts by gate, and `override` where the policy refused."""
+    data: Json = {g: _verdict(getattr(j, g)) for g in _GATES}
+    if j.override is not None:
+        data["override"] = _verdict(j.override)
+    return data
+
+
+def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
+    """Rebuild a plan and check that it fits the graph that it carries; raises FormatError."""
+    if data.get("format") != FORMAT:
+        raise FormatError(f"not a plan: its format is {data.get('format')!r}, not {FORMAT!r}", where=where)
+    d = cast("dict[str, Any]", data)
+    try:
+        graph = parse_graph("\n".join(d["graph"]) + "\n")
+        plan = Plan(
+            str(d["graph_key"]), graph, d["policy"], d["numerics"], d["target"],
+            tuple(Group(**_tuples(g, _GROUP)) for g in d["groups"]),
+            tuple(Cut(**_tuples(c, _CUT)) for c in d["cuts"]),
+            tuple(_read_decision(x) for x in d["decisions"]),
+            float(d["predicted_us"]), float(d["lower_bound_us"]), float(d["gap"]), int(d["peak_bytes"]),
+            float(d["eager_us"]), d["tau"], int(d["expected_calls"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise FormatError(
+            f"damaged plan: {e}", where=where, hint="make it again with `fusebound plan --save`"
+        ) from e
+    except GraphError as e:
+        raise FormatError(f"damaged plan: {e.what}", where=where, hint="the graph in it was edited") from e
+    _fits(plan, where)
+    return plan
+
+
+def read_plan(path: Path, graph: Graph | None) -> Plan:
+    """Load a plan from a file; raises FormatError when it is missing, damaged or of another graph."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise FormatError(f"cannot read the plan: {e.strerror}", where=str(path)) from e
+    except (json.JSONDecodeError, UnicodeDecodeError) as e:
+        raise FormatError(f"not JSON: {e}", where=str(path)) from e
+    if not isinstance(data, dict):
+        raise FormatError("not a plan: the file holds no JSON object", where=str(path))
+    plan = plan_from_json(cast("dict[str, object]", data), str(path))
+    if graph is not None:
+        require_graph(plan, graph, str(path))
+    return plan
+
+
+def require_graph(plan: Plan, graph: Graph, where: str = "plan") -> None:
+    """Raise FormatError unless the plan was made for this very graph."""
+    if plan.graph_key != graph.key:
+        raise FormatError(
+            f"the plan belongs to another graph ({plan.graph.name}, {plan.graph_key}), not to {graph.name} ({graph.key})",
+            where=where, hint="shapes, types or operators changed since: plan again",
+        )  # fmt: skip
+
+
+def _fits(plan: Plan, where: str) -> None:
+    if plan.graph.key != plan.graph_key:
+        raise FormatError("damaged plan: its graph does not match its key", where=where)
+    placed = [u for g in plan.groups for u in g.users]
+    if sorted(placed) != sorted(u.name for u in plan.graph.user_ops):
+        raise FormatError("damaged plan: its groups do not hold every operator exactly once", where=where)
+    known = plan.graph
+    for g in plan.groups:
+        unknown = [n for n in g.nodes if n not in known.node] + [
+            v for v in g.inputs + g.outputs if v not in known.values
+        ]
+        if unknown or g.kind not in ("kernel", "framework"):
+            raise FormatError(f"damaged plan: group {g.id} names {', '.join(unknown) or g.kind}", where=where)
+
+
+def _fields(x: object, names: tuple[str, ...]) -> Json:
+    values = {n: getattr(x, n) for n in names}
+    return {n: list(cast("tuple[object, ...]", v)) if isinstance(v, tuple) else v for n, v in values.items()}
+
+
+def _tuples(data: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {n: tuple(data[n]) if isinstance(data[n], list) else data[n] for n in names}
+
+
+def _verdict(v: Verdict) -> Json:
+    data: Json = {"state": v.state, "code": v.code, "message": v.message}
+    if v.nodes:
+        data["nodes"] = list(v.nodes)
+    data["evidence"] = [
+        [e.quantity, e.value, e.relation, e.limit, e.unit, e.source, e.margin] for e in v.evidence
+    ]
+    if v.counterfactual:
+        data["counterfactual"] = v.counterfactual
+    return data
+
+
+def _decision(d: Decision) -> Json:
+    return {
+        "step": d.step, "a": d.a, "b": d.b, "accepted": d.accepted, "operators": d.operators,
+        "judgement": judgement_to_json(d.judgement),
+    }  # fmt: skip
+
+
+def _read_decision(d: dict[str, Any]) -> Decision:
+    verdicts = {k: _read_verdict(k, v) for k, v in d["judgement"].items()}
+    return Decision(d["step"], d["a"], d["b"], d["accepted"], Judgement(**verdicts), d["operators"])
+
+
+def _read_verdict(gate: str, d: dict[str, Any]) -> Verdict:
+    evidence = tuple(Evidence(*e) for e in d["evidence"])
+    name = "policy" if gate == "override" else gate
+    return Verdict(
+        name,
+        d["state"],
+        d["code"],
+        d["message"],
+        tuple(d.get("nodes", ())),
+        evidence,
+        d.get("counterfactual", ""),
+    )
