@@ -32,13 +32,21 @@ class Fn:
 
     `parameters` are `(name, type)` pairs, or `(name, type, attributes)` ("noalias readonly"). `block` is
     the label of the block that is being filled. `active` is the mask of the lanes that hold real elements
-    (None: all), and `flags` points at an i32 that `flag` sets; the loop emitter maintains both.
+    (None: all), and `flags` points at an i32 that `flag` sets; the loop emitter maintains both. `isa` names
+    the CPU features that the code may use ("avx512f", "avx2", …; empty: none beyond plain LLVM).
     """
 
-    def __init__(self, name: str, parameters: Iterable[Sequence[str]], result: str = "void") -> None:
+    def __init__(
+        self,
+        name: str,
+        parameters: Iterable[Sequence[str]],
+        result: str = "void",
+        isa: frozenset[str] = frozenset(),
+    ) -> None:
         spec = [(p[0], p[1], p[2] if len(p) > 2 else "") for p in parameters]
         self.name = name
         self.result = result
+        self.isa = isa
         self.parameters = tuple(Reg(f"%{n}", t) for n, t, _ in spec)
         self.declarations: set[str] = set()
         self.attributes = "nounwind"
@@ -132,7 +140,9 @@ class Fn:
     # -- vectors ---------------------------------------------------------------------------------------------
 
     def splat(self, scalar: Reg, count: int) -> Reg:
-        """The vector that holds `scalar` in each of its `count` lanes."""
+        """The vector that holds `scalar` in each of its `count` lanes; a constant stays one."""
+        if not scalar.name.startswith(("%", "poison")):
+            return Reg(f"splat ({scalar})", vec(scalar.type, count))
         first = self.insert(self.undef(vec(scalar.type, count)), scalar, 0)
         return self.shuffle(first, first, [0] * count)
 
@@ -144,7 +154,9 @@ class Fn:
         return self.emit(text, vec(elem(a.type), len(picks)))
 
     def extract(self, vector: Reg, lane: int | Reg) -> Reg:
-        """One lane as a scalar."""
+        """One lane as a scalar; of a constant, a constant."""
+        if vector.name.startswith("splat ("):
+            return Reg(vector.name[len("splat (") : -1].split(" ", 1)[1], elem(vector.type))
         at = f"i32 {lane}" if isinstance(lane, int) else str(lane)
         return self.emit(f"extractelement {vector}, {at}", elem(vector.type))
 
@@ -384,15 +396,16 @@ class When:
 
 
 class Module:
-    """Functions, their declarations and the metadata that they name."""
+    """Functions, their declarations and the metadata that they name; `isa` is handed to each function."""
 
-    def __init__(self) -> None:
+    def __init__(self, isa: frozenset[str] = frozenset()) -> None:
+        self.isa = isa
         self.functions: list[Fn] = []
         self.texts: list[str] = []
 
     def function(self, name: str, parameters: Iterable[Sequence[str]], result: str = "void") -> Fn:
         """A new function of this module."""
-        fn = Fn(name, parameters, result)
+        fn = Fn(name, parameters, result, self.isa)
         self.functions.append(fn)
         return fn
 

@@ -1,0 +1,121 @@
+"""Floating-point primitives other than the transcendental ones, with eager's treatment of NaN and signed zeros."""
+
+from __future__ import annotations
+
+import math
+
+from fusebound.codegen.emit import Fn, Reg
+from fusebound.codegen.llvm_types import elem, lanes
+from fusebound.codegen.math import sleef
+from fusebound.codegen.math.basic import approximate, copysign, fabs, in_double
+
+BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+ROUND = {"floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", "trunc": "llvm.trunc"}
+
+
+def maximum(fn: Fn, a: Reg, b: Reg) -> Reg:
+    """The greater; NaN if either is. Of zeros of different sign it returns b, as eager's vector loop does."""
+    return _nan_first(fn, a, fn.select(fn.fcmp("ogt", a, b), a, b))
+
+
+def minimum(fn: Fn, a: Reg, b: Reg) -> Reg:
+    """The lesser; NaN if either is. Of zeros of different sign it returns b, as eager's vector loop does."""
+    return _nan_first(fn, a, fn.select(fn.fcmp("olt", a, b), a, b))
+
+
+def _nan_first(fn: Fn, a: Reg, picked: Reg) -> Reg:
+    """`picked`, but a where a is NaN (a comparison with NaN is false, so b's NaN is picked already)."""
+    return fn.select(fn.fcmp("uno", a, a), a, picked)
+
+
+def sign(fn: Fn, x: Reg) -> Reg:
+    """-1, 0 or 1; eager gives +0 for NaN and for -0."""
+    one, zero = fn.like(1.0, x), fn.like(0.0, x)
+    upper = fn.select(fn.fcmp("ogt", x, zero), one, zero)
+    return fn.select(fn.fcmp("olt", x, zero), fn.like(-1.0, x), upper)
+
+
+def neg(fn: Fn, x: Reg) -> Reg:
+    """-x; flips the sign of zero."""
+    return fn.op("fneg", x)
+
+
+def reciprocal(fn: Fn, x: Reg) -> Reg:
+    """1 / x, correctly rounded."""
+    return fn.op("fdiv", fn.like(1.0, x), x)
+
+
+def sqrt(fn: Fn, x: Reg) -> Reg:
+    """Square root, correctly rounded."""
+    return fn.intrinsic("llvm.sqrt", x)
+
+
+def rsqrt(fn: Fn, x: Reg) -> Reg:
+    """1 / √x: below 1 ULP in float32; in float64 eager's quotient."""
+
+    def quotient(d: Reg) -> Reg:
+        return reciprocal(fn, sqrt(fn, d))
+
+    if elem(x.type) == "double":
+        return quotient(x)
+    if "avx512f" not in fn.isa or lanes(x.type) < 16:
+        return in_double(fn, x, quotient)
+    guess = approximate(fn, "llvm.x86.avx512.rsqrt14.ps.512", x, 16)
+    # The residual of the 14-bit guess, one step of third order; ±0, inf, NaN and negatives keep the guess.
+    error = fn.fma(fn.op("fneg", fn.op("fmul", x, guess)), guess, fn.like(1.0, x))
+    step = fn.op("fmul", fn.op("fmul", guess, error), fn.fma(error, fn.like(0.375, x), fn.like(0.5, x)))
+    regular = fn.op("and", fn.fcmp("ogt", x, fn.like(0.0, x)), fn.fcmp("olt", x, fn.like(math.inf, x)))
+    return fn.select(regular, fn.op("fadd", guess, step), guess)
+
+
+def fmod(fn: Fn, a: Reg, b: Reg) -> Reg:
+    """The exact remainder with the sign of a (C's fmod)."""
+    return sleef.call(fn, "fmod", a, b)
+
+
+def rem(fn: Fn, a: Reg, b: Reg) -> Reg:
+    """The remainder with the sign of b (Python's %, torch.remainder)."""
+    rest = fmod(fn, a, b)
+    return fn.select(_crosses(fn, rest, b), fn.op("fadd", rest, b), rest)
+
+
+def _crosses(fn: Fn, rest: Reg, b: Reg) -> Reg:
+    """Whether a remainder is nonzero and of the other sign than the divisor."""
+    zero = fn.like(0.0, b)
+    differs = fn.op("xor", fn.fcmp("olt", b, zero), fn.fcmp("olt", rest, zero))
+    return fn.op("and", fn.fcmp("une", rest, zero), differs)
+
+
+def floor_div(fn: Fn, a: Reg, b: Reg) -> Reg:
+    """⌊a / b⌋ from the exact remainder (Python's //, torch.floor_divide); a / b where b is zero."""
+    zero, one = fn.like(0.0, b), fn.like(1.0, b)
+    ratio = fn.op("fdiv", a, b)
+    rest = fmod(fn, a, b)
+    whole = fn.op("fdiv", fn.op("fsub", a, rest), b)
+    whole = fn.select(_crosses(fn, rest, b), fn.op("fsub", whole, one), whole)
+    floor = fn.intrinsic("llvm.floor", whole)
+    high = fn.fcmp("ogt", fn.op("fsub", whole, floor), fn.like(0.5, b))
+    floor = fn.select(high, fn.op("fadd", floor, one), floor)
+    result = fn.select(fn.fcmp("une", whole, zero), floor, copysign(fn, zero, ratio))
+    return fn.select(fn.fcmp("oeq", b, zero), ratio, result)
+
+
+def trunc_div(fn: Fn, a: Reg, b: Reg) -> Reg:
+    """a / b rounded toward zero."""
+    return fn.intrinsic("llvm.trunc", fn.op("fdiv", a, b))
+
+
+def isnan(fn: Fn, x: Reg) -> Reg:
+    """Whether x is NaN."""
+    return fn.fcmp("uno", x, x)
+
+
+def isinf(fn: Fn, x: Reg) -> Reg:
+    """Whether x is an infinity."""
+    return fn.fcmp("oeq", fabs(fn, x), fn.like(math.inf, x))
+
+
+def isfinite(fn: Fn, x: Reg) -> Reg:
+    """Whether x is neither infinite nor NaN."""
+    return fn.fcmp("olt", fabs(fn, x), fn.like(math.inf, x))

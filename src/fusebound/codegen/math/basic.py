@@ -1,0 +1,94 @@
+"""What the vector functions share: polynomials, clamps, bit patterns, a detour through float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fusebound.codegen.emit import Fn, Reg
+from fusebound.codegen.llvm_types import elem, lanes, with_elem
+
+FLOAT_MAGIC = 1.5 * 2.0**23
+"""Added to a float32 below 2²² it leaves the nearest integer in the low bits: the cheapest rounding."""
+
+DOUBLE_MAGIC = 1.5 * 2.0**52
+"""The same for float64."""
+
+
+def poly(fn: Fn, x: Reg, coefficients: Sequence[float]) -> Reg:
+    """Horner's rule with fused multiply-adds; the constant term comes first."""
+    value = fn.like(coefficients[-1], x)
+    for c in coefficients[-2::-1]:
+        value = fn.fma(value, x, fn.like(c, x))
+    return value
+
+
+def at_most(fn: Fn, x: Reg, limit: float) -> Reg:
+    """min(x, limit); NaN stays NaN. One instruction on x86."""
+    bound = fn.like(limit, x)
+    return fn.select(fn.fcmp("olt", bound, x), bound, x)
+
+
+def at_least(fn: Fn, x: Reg, limit: float) -> Reg:
+    """max(x, limit); NaN stays NaN."""
+    bound = fn.like(limit, x)
+    return fn.select(fn.fcmp("ogt", bound, x), bound, x)
+
+
+def bits_of(fn: Fn, x: Reg) -> Reg:
+    """The bit pattern of floats as integers of the same width."""
+    return fn.cast("bitcast", x, with_elem(x.type, "i64" if elem(x.type) == "double" else "i32"))
+
+
+def floats_of(fn: Fn, x: Reg) -> Reg:
+    """The floats whose bit patterns the integers are."""
+    return fn.cast("bitcast", x, with_elem(x.type, "double" if elem(x.type) == "i64" else "float"))
+
+
+def copysign(fn: Fn, magnitude: Reg, sign: Reg) -> Reg:
+    """|magnitude| with the sign of `sign`."""
+    return fn.intrinsic("llvm.copysign", magnitude, sign)
+
+
+def fabs(fn: Fn, x: Reg) -> Reg:
+    """|x|."""
+    return fn.intrinsic("llvm.fabs", x)
+
+
+def in_double(fn: Fn, x: Reg, compute: Callable[[Reg], Reg]) -> Reg:
+    """`compute` on float32 lanes widened to float64; one rounding back."""
+    return fn.cast("fptrunc", compute(fn.cast("fpext", x, with_elem(x.type, "double"))), x.type)
+
+
+def rounded_product(fn: Fn, x: Reg, factor: float) -> tuple[Reg, Reg]:
+    """`(bits, n)`: n = x · factor rounded to an integer, and the bits of n + magic (their low part is n)."""
+    magic = fn.like(DOUBLE_MAGIC if elem(x.type) == "double" else FLOAT_MAGIC, x)
+    shifted = fn.fma(x, fn.like(factor, x), magic)
+    return bits_of(fn, shifted), fn.op("fsub", shifted, magic)
+
+
+def power_of_two(fn: Fn, bits: Reg) -> Reg:
+    """2^n for the n in the low part of `bits`, in the range of normal numbers."""
+    if elem(bits.type) == "i64":
+        shift, one = 52, 1023 << 52
+    else:
+        shift, one = 23, 127 << 23
+    moved = fn.op("shl", bits, fn.like(shift, bits))
+    return floats_of(fn, fn.op("add", moved, fn.like(one, bits)))
+
+
+def reciprocal_near_one(fn: Fn, d: Reg) -> Reg:
+    """1 / d for normal float64 d away from overflow, to a relative error below 2⁻²⁷ (for float32 results)."""
+    n = lanes(d.type)
+    if "avx512f" not in fn.isa or n < 8:
+        return fn.op("fdiv", fn.like(1.0, d), d)
+    guess = approximate(fn, "llvm.x86.avx512.rcp14.pd.512", d, 8)
+    return fn.fma(guess, fn.fma(fn.op("fneg", d), guess, fn.like(1.0, d)), guess)
+
+
+def approximate(fn: Fn, intrinsic: str, x: Reg, width: int) -> Reg:
+    """An AVX-512 estimate instruction on every `width` lanes of x."""
+    if lanes(x.type) > width:
+        low, high = fn.halves(x)
+        return fn.join(approximate(fn, intrinsic, low, width), approximate(fn, intrinsic, high, width))
+    every = fn.const((1 << width) - 1, f"i{max(width, 8)}")
+    return fn.value_of(intrinsic, x.type, x, fn.const(0.0, x.type), every)
