@@ -48,9 +48,13 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Samples of one callable in an interleaved run: median and the middle half of the rounds."""
+    """Samples of one callable in an interleaved run: median and the middle half of the rounds.
+
+    `memory` is "reused" where outputs are released between calls, "held" where every call keeps its own.
+    """
 
     name: str
+    memory: str
     median_us: float
     low_us: float
     high_us: float
@@ -59,29 +63,32 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times faster than `baseline` the fused program is: median over rounds, and the middle half.
-
-    `memory` is "reused" where outputs are released between calls, "held" where every call keeps its own.
-    """
+    """How many times faster than `baseline` the fused program is: median over rounds, and the middle half."""
 
     baseline: str
     memory: str
     value: float
     low: float
     high: float
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """Error of one output against float64: root mean square and maximum, fused beside eager."""
+    """Error of one output against float64 on one set of values: root mean square and maximum, beside eager's.
+
+    `verdict` is one of `verify.result.VERDICTS`; `ok` says whether it is allowed.
+    """
 
     output: str
+    set: str
     ok: bool
+    verdict: str
     fused_rms: float
     eager_rms: float
     fused_max: float
     eager_max: float
-    note: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,12 @@ class Report:
     def bytes_after(self) -> int:
         """Bytes to and from memory under the plan."""
         return sum(x.after for x in self.levels if x.level != "register")
+
+    @property
+    def slower(self) -> bool:
+        """Whether the fused program was measured slower than eager, beyond the spread of the rounds."""
+        found = self.ratio()
+        return found is not None and found.high < 1.0
 
     def ratio(self, baseline: str = "eager", memory: str = "reused") -> Ratio | None:
         """The measured speed-up over one baseline, or None if it was not measured."""

@@ -9,8 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fusebound.plan.plan import Cut
 from fusebound.report import units
-from fusebound.report.schema import GroupRow, LevelBytes, Ratio, Remainder, Report, Shares
+from fusebound.report.schema import GroupRow, Ratio, Remainder, Report, Shares
 
 LEVEL_NAMES = {"register": "on chip", "l2": "L2", "l3": "L3", "dram": "memory"}
 REMAINDERS_SHOWN = 5
@@ -119,17 +120,16 @@ def traffic(report: Report) -> Iterator[Text]:
 def errors(report: Report) -> Table:
     """Error of each output against float64, fused beside eager."""
     table = plain_table(
-        ("output", "left"),
+        ("error against fp64", "left"),
         ("rms fused", "right"),
-        ("rms eager", "right"),
+        ("eager", "right"),
         ("max fused", "right"),
-        ("max eager", "right"),
-        ("", "left"),
+        ("eager", "right"),
+        ("verdict", "left"),
     )
     for e in report.errors:
         figures = (e.fused_rms, e.eager_rms, e.fused_max, e.eager_max)
-        verdict = "no worse than eager" if e.ok else "WORSE THAN ALLOWED"
-        note = f"{verdict}; {e.note}" if e.note else verdict
+        note = e.verdict if e.ok else f"FAILED on {e.set}: {e.verdict}; {e.detail}"
         table.add_row(e.output, *(units.error(x) for x in figures), note, style="" if e.ok else "bold red")
     return table
 
@@ -192,15 +192,24 @@ def _count_hidden(table: Table, rows: Sequence[Remainder]) -> None:
         table.add_row(f"… {len(hidden)} more", units.size(moved), units.micros(time), "", "", style="dim")
 
 
+def cuts(found: Sequence[Cut], shown: int) -> Table:
+    """The dearest edges between groups, and why each was not fused."""
+    table = plain_table(
+        ("cut", "left"), ("saves", "right"), ("costs", "right"), ("code", "left"), ("why", "left")
+    )
+    dearest = sorted(found, key=lambda c: -c.cost_us)
+    for c in dearest[:shown]:
+        table.add_row(
+            f"{c.producer} → {c.consumer}", units.size(c.bytes), units.micros(c.cost_us), c.code, c.message
+        )
+    if len(dearest) > shown:
+        table.add_row(f"… {len(dearest) - shown} more", style="dim")
+    return table
+
+
 def _labelled(label: str, text: str, style: str = "") -> Text:
     return Text(f"{label:<11} ", style="bold").append(text, style=style or "not bold")
 
 
 def _indented(*lines: RenderableType) -> Padding:
     return Padding(Group(*lines), (1, 0, 1, 1))
-
-
-def level_rows(levels: Sequence[LevelBytes]) -> Iterator[tuple[str, int, int]]:
-    """(level, bytes before, bytes after), for tables of other commands."""
-    for x in levels:
-        yield LEVEL_NAMES[x.level], x.before, x.after

@@ -1,0 +1,103 @@
+"""`fusebound hardware list|show|calibrate`: what the gates and the cost model know of machines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from fusebound.cli.options import OUTPUT, Options, with_options
+from fusebound.cli.output import emit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fusebound.target.target import Target
+
+
+@click.group("hardware", short_help="List, show or calibrate hardware targets.")
+def command() -> None:
+    """Hardware targets: tables of public figures, and `host`, this machine."""
+
+
+@command.command("list")
+@with_options(OUTPUT)
+def list_(options: Options) -> None:
+    """List the targets."""
+    from fusebound.target import get, names
+
+    targets = [(name, get(name)) for name in names()]
+    header = ("name", "kind", "memory GB/s", "calibrated", "source")
+    rows = [(name, t.kind, round(t.dram_bandwidth / 1e3, 1), t.calibrated, t.source) for name, t in targets]
+    emit(
+        options.format,
+        text=lambda console: _list(console, header, rows),
+        data=lambda: [dict(zip(header, row, strict=True)) for row in rows],
+        rows=lambda: [header, *rows],
+    )
+
+
+def _list(console: Console, header: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    from fusebound.report.tables import plain_table
+
+    sides = ("left", "left", "right", "left", "left")
+    table = plain_table(*zip(header, sides, strict=True))
+    for row in rows:
+        table.add_row(*(("yes" if c else "no") if isinstance(c, bool) else str(c) for c in row))
+    console.print(table)
+
+
+@command.command("show")
+@click.argument("name", default="host")
+@with_options(OUTPUT)
+def show(options: Options, name: str) -> None:
+    """Show every figure of a target (`host` by default), with its unit."""
+    from fusebound.target import get
+
+    _emit(options, get(name))
+
+
+@command.command("calibrate")
+@click.option("--quick", is_flag=True, help="A few seconds instead of the full measurement.")
+@with_options(OUTPUT)
+def calibrate_(options: Options, quick: bool) -> None:
+    """Measure this machine: bandwidths, launch, dispatch and compile costs; the record goes to the cache."""
+    from fusebound.cli.progress import Phases
+    from fusebound.cli.session import set_threads
+    from fusebound.measure.calibrate import calibrate
+
+    if options.threads:
+        set_threads(options.threads)
+    with Phases()("calibrate"):
+        target = calibrate(quick=quick)
+    _emit(options, target)
+
+
+def _emit(options: Options, target: Target) -> None:
+    figures = [(k, v, unit(k)) for k, v in asdict(target).items() if v != 0 or k.endswith("calibrated")]
+    emit(
+        options.format,
+        text=lambda console: click.echo(
+            "\n".join(f"{k:<24} {_text(v):>16} {u}".rstrip() for k, v, u in figures)
+        ),
+        data=lambda: asdict(target),
+        rows=lambda: [("figure", "value", "unit"), *figures],
+    )
+
+
+def _text(value: object) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+def unit(figure: str) -> str:
+    """The unit of a figure of a target, from its name."""
+    if figure.endswith("_bandwidth"):
+        return "bytes/µs"
+    if figure == "page_fault_us":
+        return "µs/MB"
+    if figure == "compile_us":
+        return "µs per primitive"
+    if figure == "flops":
+        return "vector instructions/µs"
+    return {"us": "µs", "bytes": "bytes", "bits": "bits"}.get(figure.rpartition("_")[2], "")

@@ -1,0 +1,106 @@
+"""`fusebound log MODEL`: every decision of the planner, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from fusebound.cli.options import MODEL, OUTPUT, PLAN, Options, with_options
+from fusebound.cli.output import emit
+from fusebound.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fusebound.gates.decide import Judgement
+    from fusebound.plan.plan import Decision, Plan
+
+GATES = ("dependence", "precision", "resources", "gain")
+
+
+@click.command("log", short_help="Every decision in order.")
+@click.argument("model")
+@click.option("--operator", metavar="NAME", help="Only decisions about this operator of the model.")
+@click.option("--gate", type=click.Choice(GATES), help="Only decisions that this gate refuses.")
+@click.option("--code", metavar="CODE", help="Only decisions that carry this code.")
+@with_options(MODEL, PLAN, OUTPUT)
+def command(options: Options, model: str, operator: str | None, gate: str | None, code: str | None) -> None:
+    """Print every candidate that the planner judged for MODEL, and what the gates said."""
+    plan = Session(model, options).plan
+    chosen = list(_matching(plan, operator, gate, code))
+    emit(
+        options.format,
+        text=lambda console: _show(console, chosen),
+        data=lambda: [_record(d) for d in chosen],
+        rows=lambda: _rows(chosen),
+    )
+
+
+def _matching(plan: Plan, operator: str | None, gate: str | None, code: str | None) -> Iterator[Decision]:
+    from fusebound.ir.names import find
+
+    name = find(plan.graph, operator).name if operator else None
+    for d in plan.decisions:
+        if name is not None and name not in (d.a, d.b):
+            continue
+        if gate is not None and bool(getattr(d.judgement, gate)):
+            continue
+        if code is not None and code.upper() not in d.judgement.codes:
+            continue
+        yield d
+
+
+def _show(console: Console, decisions: list[Decision]) -> None:
+    from fusebound.report.tables import plain_table
+
+    table = plain_table(
+        ("step", "right"),
+        ("pair", "left"),
+        ("ops", "right"),
+        ("answer", "left"),
+        ("code", "left"),
+        ("why", "left"),
+    )
+    for d in decisions:
+        code, why = reason(d.judgement)
+        answer = "fuse" if d.accepted else "no"
+        table.add_row(
+            str(d.step),
+            f"{d.a} + {d.b}",
+            str(d.operators),
+            answer,
+            code,
+            why,
+            style="" if d.accepted else "dim",
+        )
+    console.print(table)
+    fused = sum(d.accepted for d in decisions)
+    console.print(f"\n {len(decisions)} decisions, {fused} to fuse")
+
+
+def reason(judgement: Judgement) -> tuple[str, str]:
+    """Code and message of what vetoes, else of the gain that speaks for it."""
+    verdict = judgement.first or judgement.gain
+    return ("" if verdict.code == "F000" else verdict.code), verdict.message
+
+
+def _record(d: Decision) -> dict[str, object]:
+    from fusebound.plan.record import judgement_to_json
+
+    return {
+        "step": d.step,
+        "a": d.a,
+        "b": d.b,
+        "operators": d.operators,
+        "accepted": d.accepted,
+        "judgement": judgement_to_json(d.judgement),
+    }
+
+
+def _rows(decisions: list[Decision]) -> Iterator[tuple[object, ...]]:
+    yield ("step", "a", "b", "operators", "accepted", *GATES, "codes")
+    for d in decisions:
+        states = (getattr(d.judgement, g).state for g in GATES)
+        yield (d.step, d.a, d.b, d.operators, d.accepted, *states, " ".join(d.judgement.codes))

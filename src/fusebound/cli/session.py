@@ -1,0 +1,120 @@
+"""One MODEL on its way through the phases that a command asks for, each timed and announced once."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fusebound.cli.options import Options
+from fusebound.cli.progress import Phases
+from fusebound.errors import UsageError
+
+if TYPE_CHECKING:
+    from fusebound.api.model import Model
+    from fusebound.capture.torch import Captured
+    from fusebound.plan.plan import Plan
+    from fusebound.runtime.executable import Executable
+    from fusebound.target.target import Target
+
+HOST = "host"
+
+
+class Session:
+    """Lazily: model → captured → plan → executable. Later phases are done only if they are asked for."""
+
+    def __init__(self, spec: str, options: Options) -> None:
+        self.spec = spec
+        self.options = options
+        self.phases = Phases()
+        if not options.debug:
+            warnings.simplefilter("ignore")
+
+    @cached_property
+    def model(self) -> Model:
+        """The program and its example inputs."""
+        from fusebound.api.model import resolve
+
+        with self.phases("load"):
+            if self.options.threads:
+                set_threads(self.options.threads)
+            o = self.options
+            return resolve(self.spec, shapes=o.shape, dtypes=o.dtype, trust=o.trust)
+
+    @cached_property
+    def captured(self) -> Captured:
+        """The graph of the program; of a saved plan, the graph that the plan carries."""
+        from fusebound.api.pipeline import capture_model
+
+        model = self.model
+        with self.phases("capture"):
+            return capture_model(model)
+
+    @cached_property
+    def target(self) -> Target:
+        """The hardware that plans are made for."""
+        from fusebound.target import get
+
+        return get(self.options.hardware)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The saved plan that MODEL is, or a new one."""
+        if self.model.plan is not None:
+            return self.model.plan
+        from fusebound.api.pipeline import make_plan
+
+        o, graph, target = self.options, self.captured.graph, self.target
+        with self.phases("plan"):
+            return make_plan(
+                graph,
+                policy=o.policy,
+                numerics=o.numerics,
+                hardware=target,
+                tau=o.tau,
+                expected_calls=o.expected_calls,
+            )
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The compiled plan; raises UsageError for a target whose kernels cannot run here."""
+        from fusebound.api.pipeline import build_plan
+
+        plan, captured = self.plan, self.captured
+        if self.target.kind != "cpu":
+            hint = "`fusebound plan` and `why` work for it; build and measure with `--hardware host`"
+            raise UsageError(
+                f"kernels for `{self.target.name}` cannot run here", where="--hardware", hint=hint
+            )
+        with self.phases("compile"):
+            return build_plan(plan, captured)
+
+    @property
+    def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The example inputs: (args, kwargs)."""
+        return self.model.args, dict(self.model.kwargs)
+
+    def calibrate_first(self) -> None:
+        """Measure this machine quickly if nobody has, so that predictions mean something."""
+        if self.options.hardware != HOST or self.target.calibrated:
+            return
+        from fusebound.measure.calibrate import calibrate
+
+        self.phases.say("no calibration record of this machine: a quick one first, a few seconds")
+        with self.phases("calibrate"):
+            calibrate(quick=True)
+        del self.target
+
+    def finish(self) -> None:
+        """Nothing is left to do: end the progress lines with an empty one."""
+        self.phases.say("")
+
+
+def set_threads(threads: int) -> None:
+    """Use this many threads in torch and in kernels."""
+    import os
+
+    import torch
+
+    torch.set_num_threads(threads)
+    os.environ["FB_THREADS"] = str(threads)

@@ -1,0 +1,53 @@
+"""What was checked and measured, added to a report of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fusebound.report.schema import OutputError, Phase, Report
+from fusebound.verify.result import OutputCheck, VerifyResult
+
+
+def with_verify(report: Report, found: VerifyResult) -> Report:
+    """Add the error of each output, on the set of values where it fared worst, and what else was checked."""
+    return replace(
+        report,
+        errors=tuple(_error(c) for c in found.outputs),
+        checks=_checks(found),
+        ok=report.ok and found.ok,
+    )
+
+
+def _error(c: OutputCheck) -> OutputError:
+    return OutputError(
+        output=c.output,
+        set=c.set,
+        ok=c.ok,
+        verdict=c.verdict,
+        fused_rms=c.fused_rms,
+        eager_rms=c.eager_rms,
+        fused_max=c.fused_max,
+        eager_max=c.eager_max,
+        detail=c.detail,
+    )
+
+
+def _checks(found: VerifyResult) -> tuple[str, ...]:
+    """One line each: how many checks on which values, determinism, and what failed or was left out."""
+    lines = [found.summary()]
+    if found.deterministic is not None:
+        lines.append("two runs give the same bits" if found.deterministic else "two runs differ")
+    if found.threads is not None:
+        lines.append(
+            "independent of the thread count" if found.threads else "the thread count changes the result"
+        )
+    lines += [f"not checked, out of time: {name}" for name in found.skipped]
+    lines += [f"eager raises, and so does the program: {text}" for text in found.raised]
+    return (*lines, *found.notes)
+
+
+def with_phases(report: Report, seconds: Mapping[str, float], environment: Mapping[str, object]) -> Report:
+    """Add how long each phase took, and where."""
+    phases = tuple(Phase(name, taken) for name, taken in seconds.items())
+    return replace(report, phases=phases, environment={k: str(v) for k, v in environment.items()})
