@@ -1,0 +1,116 @@
+"""One call of a captured function: its tensors by name and role, and their contents before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from fusebound.errors import UsageError
+
+_KINDS = {
+    InputKind.PARAMETER: "param",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "const",
+    InputKind.USER_INPUT: "user",
+}
+
+
+class Capture(Protocol):
+    """What verification needs of `capture.torch.Captured`: the user's function and its undecomposed
+    program."""
+
+    @property
+    def fn(self) -> Callable[..., object]: ...
+
+    @property
+    def program(self) -> ExportedProgram: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One input of the program. `kind` is "user", "param", "buffer", "const" or "other" (no tensor)."""
+
+    name: str
+    kind: str
+    value: Any
+
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self.value, torch.Tensor)
+
+
+def bind(captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Leaf, ...]:
+    """The inputs of `captured.program` for one call, in the order of its placeholders, by reference.
+
+    Raises UsageError where the arguments do not have the structure that was captured.
+    """
+    program = captured.program
+    users = iter(_flat_arguments(program, args, kwargs or {}))
+    leaves: list[Leaf] = []
+    for spec in program.graph_signature.input_specs:
+        kind = _KINDS.get(spec.kind, "other")
+        value = next(users) if kind == "user" else _state(program, spec.target)
+        name = spec.target or getattr(spec.arg, "name", "")
+        leaves.append(Leaf(name, kind, value))
+    return tuple(leaves)
+
+
+def _state(program: ExportedProgram, target: str | None) -> Any:
+    if target in program.state_dict:
+        return program.state_dict[target]
+    return program.constants.get(target) if target else None
+
+
+def _flat_arguments(program: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Arguments in the order of the program, whatever the order in which the keywords were written."""
+    expected = program.call_spec.in_spec
+    if expected is None:
+        return pytree.tree_leaves((tuple(args), dict(kwargs)))
+    names: list[str] = expected.child(1).context or []
+    if set(names) != set(kwargs):
+        raise UsageError(f"keyword arguments {sorted(kwargs)} where {sorted(names)} were captured")
+    flat, spec = pytree.tree_flatten((tuple(args), {n: kwargs[n] for n in names}))
+    if spec != expected:
+        raise UsageError("the arguments do not have the structure that was captured")
+    return flat
+
+
+def tensors(leaves: Iterable[Leaf]) -> list[torch.Tensor]:
+    """The tensors among `leaves`, in order."""
+    return [leaf.value for leaf in leaves if leaf.is_tensor]
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Equal for tensors that share memory."""
+    return tensor.untyped_storage()._cdata
+
+
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's bytes can be read and written here: strided, on the CPU, not empty of storage."""
+    return tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+
+
+class Snapshot:
+    """The bytes behind some tensors; views that share memory are kept once."""
+
+    def __init__(self, held: Iterable[torch.Tensor]) -> None:
+        self._storages = {storage_key(t): t.untyped_storage() for t in held if has_memory(t)}
+        self._bytes = {key: s.clone() for key, s in self._storages.items()}
+
+    def restore(self) -> None:
+        """Write the bytes back, in place."""
+        for key, storage in self._storages.items():
+            storage.copy_(self._bytes[key])
+
+    def same(self, tensor: torch.Tensor) -> bool:
+        """Whether the memory behind `tensor` holds the bytes that it held."""
+        key = storage_key(tensor)
+        now = torch.empty(0, dtype=torch.uint8).set_(self._storages[key])
+        before = torch.empty(0, dtype=torch.uint8).set_(self._bytes[key])
+        return torch.equal(now, before)

@@ -1,0 +1,162 @@
+"""Runs a built program against eager and the fp64 oracle, on the user's values and on hard ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fusebound.verify.call import Capture, Snapshot, bind, tensors
+from fusebound.verify.inputs import GIVEN, LIKE, SPECIAL_SETS, fill, floats
+from fusebound.verify.program import Comparison, Program, own_copies
+from fusebound.verify.repeat import Repeats, repeat
+from fusebound.verify.result import OutputCheck, VerifyResult
+from fusebound.verify.tolerance import Errors, Ruling, pooled, rule
+
+_SMALL = 256
+"""Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
+_DRAWS, _CONFIRM = 4, 8
+
+
+def verify(
+    exe: Callable[..., object],
+    captured: Capture,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    eager: Callable[..., object] | None = None,
+    numerics: str = "accurate",
+    tau: float | None = None,
+    special: bool = True,
+    seed: int = 0,
+    budget_s: float = 60.0,
+) -> VerifyResult:
+    """Compare `exe` with eager (`captured.fn` unless given) and the oracle; DESIGN §4.2 has the rule.
+
+    The sets of values: the arguments as given, values like them with parameters, buffers and integers drawn
+    anew, and with `special` a large mean, a wide range, tiny values, NaN/Inf/zeros/subnormals and rows of
+    -Inf. Random sets stop after `budget_s` seconds and are listed as skipped. Where `exe` has an attribute
+    `poison` it is set, so that memory not written shows. Arguments, parameters and buffers hold their
+    values again afterwards.
+    """
+    start = time.perf_counter()
+    args, kwargs = own_copies(captured, args, kwargs or {})
+    leaves = bind(captured, args, kwargs)
+    given = Snapshot(tensors(leaves))
+    program = Program(exe, eager or captured.fn, captured, args, kwargs, leaves)
+    judge = _Judge(program, given, seed, numerics, tau, start + budget_s)
+    poisoned = _set_poison(exe, True)
+    try:
+        repeats = repeat(program)
+        for kind in _sets(leaves, special):
+            judge.run(kind)
+    finally:
+        _set_poison(exe, False)
+        given.restore()
+    return judge.result(repeats, poisoned, time.perf_counter() - start)
+
+
+def _sets(leaves: Sequence[Any], special: bool) -> tuple[str, ...]:
+    return (GIVEN, LIKE, *SPECIAL_SETS) if special and floats(leaves) else (GIVEN, LIKE)
+
+
+def _set_poison(exe: object, on: bool) -> bool:
+    """Ask `exe` to fill outputs and scratch with garbage before each run, if it can."""
+    if not hasattr(exe, "poison"):
+        return False
+    exe.poison = on  # type: ignore[attr-defined]
+    return True
+
+
+class _Judge:
+    """Runs the sets of values and collects checks, faults and notes."""
+
+    def __init__(
+        self, program: Program, given: Snapshot, seed: int, numerics: str, tau: float | None, deadline: float
+    ) -> None:
+        self._program, self._given, self._seed = program, given, seed
+        self._numerics, self._tau, self._deadline = numerics, tau, deadline
+        self._checks: list[OutputCheck] = []
+        self._sets: list[str] = []
+        self._skipped: list[str] = []
+        self._raised: list[str] = []
+        self._faults: list[str] = []
+        self._notes: dict[str, None] = {}
+
+    def run(self, kind: str) -> None:
+        """Compare on one set of values; small outputs over several draws, and once more where one seems
+        worse."""
+        if self._sets and time.perf_counter() > self._deadline:
+            self._skipped.append(kind)
+            return
+        self._sets.append(kind)
+        draws = [self._draw(kind, 0)]
+        if draws[0] is None:
+            return
+        small = kind != GIVEN and any(c.numel < _SMALL for c in draws[0].outputs)
+        draws += [self._draw(kind, i) for i in range(1, _DRAWS)] if small else []
+        checks = self._judged(kind, [d for d in draws if d])
+        if any(c.verdict == "worse" for c in checks) and self._tau is None:
+            more = LIKE if kind == GIVEN else kind
+            draws += [self._draw(more, i) for i in range(len(draws), len(draws) + _CONFIRM)]
+            checks = self._judged(kind, [d for d in draws if d])
+        self._checks.extend(checks)
+
+    def _draw(self, kind: str, number: int) -> Comparison | None:
+        self._given.restore()
+        seed = self._seed + 1000 * number
+        if kind != GIVEN:
+            fill(self._program.leaves, kind, seed)
+        found = self._program.compare(seed)
+        where = f" on {kind!r}"
+        self._faults.extend(fault + where for fault in found.faults if fault + where not in self._faults)
+        self._notes.update(dict.fromkeys(note + where for note in found.notes))
+        if found.raised:
+            self._raised.append(f"{found.raised}{where}")
+        return found if found.outputs else None
+
+    def _judged(self, kind: str, draws: Sequence[Comparison]) -> list[OutputCheck]:
+        first = draws[0]
+        same = [d for d in draws if [o.name for o in d.outputs] == [o.name for o in first.outputs]]
+        checks: list[OutputCheck] = []
+        for i, output in enumerate(first.outputs):
+            errors = pooled(d.outputs[i].errors for d in same)
+            ruling = rule(
+                errors, tau=self._tau, numerics=self._numerics, exact_ops=self._program.correctly_rounded
+            )
+            checks.append(_check(kind, output.name, output.shape, errors, ruling))
+        return checks
+
+    def result(self, repeats: Repeats, poisoned: bool, seconds: float) -> VerifyResult:
+        """Everything found."""
+        return VerifyResult(
+            checks=tuple(self._checks),
+            sets=tuple(self._sets),
+            skipped=tuple(self._skipped),
+            raised=tuple(dict.fromkeys(self._raised)),
+            faults=(*repeats.faults, *self._faults),
+            notes=tuple(self._notes),
+            deterministic=repeats.deterministic,
+            threads=repeats.threads,
+            poisoned=poisoned,
+            seconds=seconds,
+        )
+
+
+def _check(kind: str, name: str, shape: tuple[int, ...], errors: Errors, ruling: Ruling) -> OutputCheck:
+    whole, step = errors.whole, errors.step
+    return OutputCheck(
+        set=kind,
+        output=name,
+        dtype=str(errors.dtype).removeprefix("torch."),
+        shape=shape,
+        verdict=ruling.verdict,
+        detail=ruling.detail,
+        fused_rms=whole.fused_rms,
+        fused_max=whole.fused_max,
+        eager_rms=whole.eager_rms,
+        eager_max=whole.eager_max,
+        fused_ulps=whole.fused_rms / step if step else 0.0,
+        eager_ulps=whole.eager_rms / step if step else 0.0,
+        distance=errors.distance,
+    )

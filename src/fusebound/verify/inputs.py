@@ -1,0 +1,155 @@
+"""Values to verify on: like the user's, and the special ones that break kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from fusebound.verify.call import Leaf, has_memory, storage_key
+
+GIVEN, LIKE = "given", "like"
+SPECIAL_SETS = ("large mean", "wide range", "tiny", "special values", "-inf rows")
+"""Sets applied to floating user inputs; parameters are drawn as in "like"."""
+
+BOUNDARY_SIZES = (1, 15, 16, 17, 31, 33, 127, 1025)
+"""Sizes round a vector, two vectors, and a tile: where kernels go wrong."""
+
+_MASK = 1e30
+"""Given values at least this large are masks and stay where they are."""
+
+
+def floats(leaves: Sequence[Leaf]) -> bool:
+    """Whether any user input is a floating tensor, so that the special sets say anything new."""
+    return any(leaf.kind == "user" and leaf.is_tensor and leaf.value.is_floating_point() for leaf in leaves)
+
+
+def fill(leaves: Sequence[Leaf], kind: str, seed: int) -> None:
+    """Overwrite the tensors of a call in place with the values of set `kind`; constants keep theirs.
+
+    Types, shapes, strides and shared memory stay. Integers are drawn over the range that the present values
+    span, so that indices stay valid; variance-like tensors stay positive; masks (huge or infinite) stay.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    seen: set[int] = set()
+    for leaf in leaves:
+        if not leaf.is_tensor or leaf.kind in ("const", "other") or not has_memory(leaf.value):
+            continue
+        key = storage_key(leaf.value)
+        if key in seen or not leaf.value.numel():
+            continue
+        seen.add(key)
+        flat = torch.empty(0, dtype=leaf.value.dtype).set_(leaf.value.untyped_storage())
+        _fill_flat(leaf, flat, kind if leaf.kind == "user" else LIKE, generator)
+    if kind == "-inf rows":
+        for leaf in leaves:
+            _mask_rows(leaf)
+
+
+def _fill_flat(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
+    given = leaf.value.detach()
+    if flat.dtype == torch.bool:
+        flat.copy_(torch.rand(flat.shape, generator=generator) < 0.5)
+    elif flat.is_complex():
+        flat.copy_(torch.complex(*(torch.randn(flat.shape, generator=generator) for _ in "ri")))
+    elif not flat.is_floating_point():
+        low, high = int(given.min()), int(given.max())
+        if low < high:
+            flat.copy_(torch.randint(low, high + 1, flat.shape, generator=generator))
+    else:
+        _fill_floats(leaf, flat, kind, generator)
+
+
+def _fill_floats(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
+    keep = ~(flat.abs().to(torch.float64) < _MASK)
+    values = torch.randn(flat.shape, generator=generator, dtype=torch.float64)
+    if kind == "large mean":
+        values = values + 1e4
+    elif kind == "wide range":
+        reach = min(30.0, math.log2(torch.finfo(flat.dtype).max) * 0.6)
+        power = (torch.rand(flat.shape, generator=generator, dtype=torch.float64) * 2 - 1) * reach
+        values = values.sign() * torch.exp2(power)
+    elif kind == "tiny":
+        values = values * 1e-7
+    elif kind == "special values":
+        values = _sprinkled(values, flat.dtype, generator)
+    elif kind == LIKE:
+        values = _like(leaf, values)
+    flat.copy_(torch.where(keep, flat.to(torch.float64), values))
+
+
+def _like(leaf: Leaf, noise: torch.Tensor) -> torch.Tensor:
+    """Normal values of the given mean and deviation; positive where the given ones are, or by the name."""
+    given = leaf.value.detach().to(torch.float64)
+    given = given[given.abs() < _MASK]
+    if not given.numel():
+        return noise
+    mean = float(given.mean())
+    deviation = float(given.std()) if given.numel() > 1 else 0.0
+    values = noise * (deviation or 0.5 * abs(mean) or 1.0) + mean
+    name = leaf.name.rsplit(".", 1)[-1]
+    variance = "var" in name or name.endswith("_sq")
+    if variance or (float(given.min()) >= 0 and float(given.max()) > 0):
+        return values.abs() + (0.1 if variance else 0.0)
+    return values
+
+
+def _sprinkled(values: torch.Tensor, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """About one value in twelve replaced by NaN, ±Inf, ±0, a subnormal or the largest number."""
+    info = torch.finfo(dtype)
+    step = info.smallest_normal * info.eps
+    special = torch.tensor(
+        [math.nan, math.inf, -math.inf, 0.0, -0.0, step, -info.smallest_normal / 2, info.max],
+        dtype=torch.float64,
+    )
+    which = torch.randint(0, 12 * len(special), values.shape, generator=generator)
+    return torch.where(which < len(special), special[which.clamp(max=len(special) - 1)], values)
+
+
+def _mask_rows(leaf: Leaf) -> None:
+    """Every third row (last axis) of a floating user input becomes -Inf."""
+    t = leaf.value
+    if leaf.kind != "user" or not leaf.is_tensor or not t.is_floating_point() or t.dim() < 2:
+        return
+    if any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape, strict=True)):
+        return
+    t.detach()[..., ::3, :] = float("-inf")
+
+
+def boundary_variants(args: Sequence[object]) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Calls with the given tensors' structure at boundary sizes and layouts: (label, arguments).
+
+    Every axis as long as the longest one of the first tensor is resized alike, so that shapes keep agreeing.
+    The function may refuse a shape; then the caller compares the errors.
+    """
+    first = next((a for a in args if isinstance(a, torch.Tensor) and a.dim()), None)
+    if first is None:
+        return
+    size = first.shape[-1]
+    for n in (0, *BOUNDARY_SIZES):
+        yield f"size {n}", tuple(_resized(a, size, n) for a in args)
+    yield "transposed", tuple(_transposed(a) for a in args)
+    yield "strided", tuple(_every_second(a) for a in args)
+
+
+def _resized(a: object, size: int, n: int) -> object:
+    if not isinstance(a, torch.Tensor):
+        return a
+    index = [torch.arange(n) % s if s == size else torch.arange(s) for s in a.shape]
+    return a[torch.meshgrid(*index, indexing="ij")] if index else a.clone()
+
+
+def _transposed(a: object) -> object:
+    if not isinstance(a, torch.Tensor) or a.dim() < 2:
+        return a
+    return a.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _every_second(a: object) -> object:
+    if not isinstance(a, torch.Tensor) or not a.dim():
+        return a
+    wide = a.new_zeros((*a.shape[:-1], 2 * a.shape[-1] + 1))
+    view = wide[..., 1::2]
+    view.copy_(a)
+    return view

@@ -1,0 +1,184 @@
+"""Evaluates a training-IR graph with every floating value in float64 (see `oracle` for the meaning)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.utils import _pytree as pytree
+
+_CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
+_COPYING_CASTS = frozenset(("aten::_to_copy", "prims::convert_element_type"))
+_CHECKS_OF_TYPES = frozenset(("aten::_assert_tensor_metadata",))
+_DROPOUTS = frozenset(("aten::dropout", "aten::dropout_", "aten::feature_dropout", "aten::alpha_dropout"))
+_WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+"""Operators that only set a mode around a subgraph: how many arguments stand before the subgraph."""
+
+
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """The oracle's type for values of `dtype`."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def user_dtype(node: Any) -> torch.dtype | None:
+    """The type that the user's program has at graph node `node`, or None where that is no tensor."""
+    val = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return val.dtype if isinstance(val, torch.Tensor) else None
+
+
+def rounded(x: torch.Tensor, source: torch.dtype | None, to: torch.dtype) -> torch.Tensor:
+    """`x`, which stands for a value of type `source`, rounded to `to` where that is narrower; still wide."""
+    if not to.is_floating_point:
+        return x
+    if x.is_floating_point() and source is not None and _holds(to, source):
+        return x
+    return x.to(to).to(torch.float64)
+
+
+def _holds(to: torch.dtype, source: torch.dtype) -> bool:
+    """Whether every finite value of `source` is a value of `to`."""
+    if not source.is_floating_point:
+        return False
+    a, b = torch.finfo(to), torch.finfo(source)
+    return a.eps <= b.eps and a.max >= b.max and a.smallest_normal <= b.smallest_normal
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    return x.to(widened(x.dtype))
+
+
+class WideInterpreter(torch.fx.Interpreter):
+    """Runs a graph on inputs already promoted by `oracle.promote`; raises what the operators raise."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if n.op != "call_function":
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if isinstance(n.target, OpOverload):
+            result = self._operator(n, n.target, args, kwargs)
+        elif isinstance(n.target, HigherOrderOperator):
+            result = _higher_order(n.target, args)
+        else:
+            result = super().run_node(n)
+        return pytree.tree_map_only(torch.Tensor, _wide, result)
+
+    def _operator(self, n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
+        name = op._schema.name
+        if name in _CHECKS_OF_TYPES:
+            return None
+        if name in _CASTS:
+            return _cast(n, name, args, kwargs)
+        if name == "aten::copy_":
+            return args[0].copy_(_for_storage(n, args[1]))
+        if name == "aten::view" and op._overloadname == "dtype":
+            return self._in_user_types(n, op)
+        if torch.Tag.nondeterministic_seeded in op.tags and not _switched_off(op, args, kwargs):
+            if name in _DROPOUTS:
+                return _dropout(n, op, args)
+            return self._in_user_types(n, op)
+        args, kwargs = _wide_dtype_argument(n, op, args, kwargs)
+        try:
+            return op(*args, **kwargs)
+        except (RuntimeError, NotImplementedError):
+            return self._in_user_types(n, op)
+
+    def _in_user_types(self, n: torch.fx.Node, op: OpOverload) -> Any:
+        """Run `op` on operands rounded to the user's types, for operators whose meaning depends on them."""
+        narrow: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+        def demote(node: torch.fx.Node) -> Any:
+            value, dtype = self.env[node], user_dtype(node)
+            if not isinstance(value, torch.Tensor) or dtype is None or value.dtype == dtype:
+                return value
+            made = value.to(dtype)
+            narrow[id(made)] = (made, value)
+            return made
+
+        result = op(*torch.fx.map_arg(n.args, demote), **torch.fx.map_arg(n.kwargs, demote))
+        if op._schema.is_mutable:
+            for made, value in narrow.values():
+                value.copy_(made)
+
+        def restore(x: torch.Tensor) -> torch.Tensor:
+            return narrow[id(x)][1] if id(x) in narrow else x
+
+        return pytree.tree_map_only(torch.Tensor, restore, result)
+
+
+def _cast(n: torch.fx.Node, name: str, args: Any, kwargs: Any) -> torch.Tensor:
+    x, source, to = args[0], user_dtype(n.args[0]), user_dtype(n)
+    if to is None or to.is_complex or not isinstance(x, torch.Tensor):
+        return x
+    result = rounded(x, source, to) if to.is_floating_point else x.to(to)
+    layout = kwargs.get("memory_format") or torch.preserve_format
+    if result is x and (source != to or name in _COPYING_CASTS or kwargs.get("copy")):
+        return x.clone(memory_format=layout)
+    return result if layout is torch.preserve_format else result.contiguous(memory_format=layout)
+
+
+def _for_storage(n: torch.fx.Node, value: torch.Tensor) -> torch.Tensor:
+    """A value that the user writes into a tensor of a narrower type is rounded to it."""
+    to = user_dtype(n)
+    return value if to is None else rounded(value, user_dtype(n.args[1]), to)
+
+
+def _wide_dtype_argument(n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments with `dtype=` widened; a reduction that converts its operand first rounds it as asked."""
+    at = next((i for i, a in enumerate(op._schema.arguments) if a.name == "dtype"), None)
+    if at is None:
+        return args, kwargs
+    dtype = kwargs.get("dtype", args[at] if at < len(args) else None)
+    if not isinstance(dtype, torch.dtype) or widened(dtype) == dtype:
+        return args, kwargs
+    args, kwargs = list(args), dict(kwargs)
+    if at < len(args):
+        args[at] = widened(dtype)
+    else:
+        kwargs["dtype"] = widened(dtype)
+    if n.args and user_dtype(n.args[0]) is not None and not _is_factory(op):
+        args[0] = rounded(args[0], user_dtype(n.args[0]), dtype)
+    return tuple(args), kwargs
+
+
+def _is_factory(op: OpOverload) -> bool:
+    name = op._schema.name.removeprefix("aten::")
+    return name.endswith("_like") or name.startswith("new_")
+
+
+def _argument(op: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
+    for i, a in enumerate(op._schema.arguments):
+        if a.name == name:
+            return kwargs.get(name, args[i] if i < len(args) else a.default_value)
+    return None
+
+
+def _switched_off(op: OpOverload, args: Any, kwargs: Any) -> bool:
+    """Whether an operator that can draw random numbers draws none in this call."""
+    if _argument(op, "dropout_p", args, kwargs) == 0.0:
+        return True
+    flags = ("train", "training")
+    return any(_argument(op, f, args, kwargs) is False for f in flags)
+
+
+def _dropout(n: torch.fx.Node, op: OpOverload, args: Any) -> torch.Tensor:
+    """Dropout with the mask that the user's type draws, applied in float64."""
+    x, dtype = args[0], user_dtype(n.args[0])
+    ones = torch.ones_like(x, dtype=dtype)
+    scale = op(ones, *args[1:]).to(torch.float64)
+    return x.mul_(scale) if op._schema.is_mutable else x * scale
+
+
+def _higher_order(op: HigherOrderOperator, args: Any) -> Any:
+    """Subgraphs: modes around one are transparent, `cond` takes the branch of its predicate."""
+    name = op.name()
+    if name in _WRAPPERS:
+        before = _WRAPPERS[name]
+        return WideInterpreter(args[before]).run(*args[before + 1 :])
+    if name == "cond":
+        predicate, yes, no, operands = args
+        return WideInterpreter(yes if predicate else no).run(*operands)
+    raise NotImplementedError(f"the fp64 oracle has no rule for {name}")

@@ -1,0 +1,215 @@
+"""One call run three ways, eager, fp64 and fused, on the same memory, and its outputs compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, storage_key, tensors
+from fusebound.verify.exact import correctly_rounded
+from fusebound.verify.oracle import Reference, reference
+from fusebound.verify.tolerance import Errors, measure
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The errors of one output or mutated input."""
+
+    name: str
+    shape: tuple[int, ...]
+    errors: Errors
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One set of values: outputs with errors, or what was raised; faults fail, notes do not."""
+
+    outputs: tuple[Output, ...] = ()
+    raised: str = ""
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run left: flat outputs (copies), the changed inputs by position (copies), or the exception."""
+
+    outputs: tuple[Any, ...] = ()
+    changed: dict[int, torch.Tensor] = field(default_factory=dict)
+    error: Exception | None = None
+
+
+class Program:
+    """A built program, eager, and the captured function, on arguments that this object may overwrite."""
+
+    def __init__(
+        self,
+        exe: Callable[..., object],
+        eager: Callable[..., object],
+        captured: Capture,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: tuple[Leaf, ...],
+    ) -> None:
+        self._exe, self._eager, self._captured = exe, eager, captured
+        self._args, self._kwargs = args, kwargs
+        self.leaves = leaves
+        self.correctly_rounded = correctly_rounded(captured.program)
+
+    def fused(self, seed: int) -> Outcome:
+        """Run the built program; inputs hold their values again afterwards."""
+        return self._run(self._exe, seed)
+
+    def eager(self, seed: int) -> Outcome:
+        """Run the user's function; inputs hold their values again afterwards."""
+        return self._run(self._eager, seed)
+
+    def _run(self, fn: Callable[..., object], seed: int) -> Outcome:
+        before = Snapshot(tensors(self.leaves))
+        torch.manual_seed(seed)
+        try:
+            with torch.no_grad():
+                flat = pytree.tree_leaves(fn(*self._args, **self._kwargs))
+        except Exception as error:
+            before.restore()
+            return Outcome(error=error)
+        outputs = tuple(_copy(v) for v in flat)
+        changed = {
+            i: _copy(leaf.value)
+            for i, leaf in enumerate(self.leaves)
+            if leaf.is_tensor and has_memory(leaf.value) and not before.same(leaf.value)
+        }
+        before.restore()
+        return Outcome(outputs, changed)
+
+    def compare(self, seed: int) -> Comparison:
+        """Run all three on the present values of the inputs."""
+        eager = self.eager(seed)
+        fused = self.fused(seed)
+        if eager.error or fused.error:
+            return _compare_errors(eager.error, fused.error)
+        notes: tuple[str, ...] = ()
+        exact: Reference | None = None
+        try:
+            torch.manual_seed(seed)
+            exact = reference(self._captured, self.leaves)
+        except Exception as why:
+            notes = (f"no fp64 reference, compared with eager: {why}",)
+        return self._compared(eager, fused, exact, notes)
+
+    def _compared(
+        self, eager: Outcome, fused: Outcome, exact: Reference | None, notes: tuple[str, ...]
+    ) -> Comparison:
+        if len(eager.outputs) != len(fused.outputs):
+            return Comparison(faults=(f"{len(fused.outputs)} outputs where eager has {len(eager.outputs)}",))
+        faults: list[str] = []
+        outputs: list[Output] = []
+        wide = exact.outputs if exact else eager.outputs
+        for i, (f, e, x) in enumerate(zip(fused.outputs, eager.outputs, wide, strict=True)):
+            _one(f"output {i}", f, e, x, outputs, faults)
+        for i in sorted(eager.changed.keys() | fused.changed.keys()):
+            leaf = self.leaves[i]
+            name = f"{leaf.kind} input {leaf.name!r}"
+            if i not in eager.changed:
+                faults.append(f"{name} was changed, which eager does not")
+                continue
+            after = fused.changed.get(i, leaf.value)
+            reference_after = exact.inputs[i] if exact else eager.changed[i]
+            _one(f"{name} (mutated)", after, eager.changed[i], reference_after, outputs, faults)
+        return Comparison(tuple(outputs), "", tuple(faults), notes)
+
+
+def _one(name: str, fused: Any, eager: Any, exact: Any, outputs: list[Output], faults: list[str]) -> None:
+    """Compare one output; what is no tensor has to be equal, a tensor's type and layout have to agree."""
+    if not isinstance(eager, torch.Tensor):
+        if type(fused) is not type(eager) or (fused != eager and fused == fused):
+            faults.append(f"{name} is {fused!r} where eager has {eager!r}")
+        return
+    differs = _layout(fused, eager)
+    if differs:
+        faults.append(f"{name} {differs}")
+        return
+    if eager.layout != torch.strided:
+        fused, eager, exact = fused.to_dense(), eager.to_dense(), exact.to_dense()
+    if not isinstance(exact, torch.Tensor) or exact.shape != eager.shape:
+        exact = eager
+    wide = exact if not eager.is_floating_point() else exact.to(torch.float64)
+    outputs.append(Output(name, tuple(eager.shape), measure(fused, eager, wide)))
+
+
+def _layout(fused: Any, eager: torch.Tensor) -> str:
+    if not isinstance(fused, torch.Tensor):
+        return f"is a {type(fused).__name__} where eager has a tensor"
+    for what in ("dtype", "shape", "layout", "device"):
+        mine, theirs = getattr(fused, what), getattr(eager, what)
+        if mine != theirs:
+            return f"has {what} {mine} where eager has {theirs}"
+    if eager.layout == torch.strided and _strides(fused) != _strides(eager):
+        return f"has strides {fused.stride()} where eager has {eager.stride()}"
+    return ""
+
+
+def _strides(t: torch.Tensor) -> tuple[int, ...]:
+    """Strides of the axes that are walked."""
+    return tuple(s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1) if t.numel() else ()
+
+
+def _compare_errors(eager: Exception | None, fused: Exception | None) -> Comparison:
+    if eager is None:
+        return Comparison(faults=(f"raises {type(fused).__name__} where eager does not: {fused}",))
+    if fused is None:
+        return Comparison(faults=(f"does not raise where eager raises {type(eager).__name__}",))
+    if type(eager) is not type(fused):
+        return Comparison(
+            faults=(f"raises {type(fused).__name__} where eager raises {type(eager).__name__}",)
+        )
+    return Comparison(raised=type(eager).__name__)
+
+
+def _copy(value: Any) -> Any:
+    """A copy with the same strides; views of one another become independent."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach()
+    if not has_memory(value):
+        return value.clone()
+    flat = torch.empty(0, dtype=value.dtype).set_(value.untyped_storage())
+    span = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+    low = value.storage_offset()
+    held = flat[low : low + span].clone() if value.numel() else flat[:0].clone()
+    return held.as_strided(value.shape, value.stride())
+
+
+def own_copies(
+    captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with copied tensors, which keep strides and shared memory; tensors that share memory with
+    parameters stay as they are."""
+    held = {storage_key(t) for t in tensors(_state_of(bind(captured, args, kwargs))) if has_memory(t)}
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def copy(t: torch.Tensor) -> torch.Tensor:
+        if not has_memory(t) or storage_key(t) in held or type(t) is not torch.Tensor:
+            return t
+        key = storage_key(t)
+        if key not in storages:
+            storages[key] = t.untyped_storage().clone()
+        with torch.no_grad():
+            made = torch.empty(0, dtype=t.dtype).set_(storages[key], t.storage_offset(), t.shape, t.stride())
+        return made.requires_grad_(t.requires_grad)
+
+    copied_args, copied_kwargs = pytree.tree_map_only(torch.Tensor, copy, (tuple(args), dict(kwargs)))
+    return copied_args, copied_kwargs
+
+
+def _state_of(leaves: Sequence[Leaf]) -> list[Leaf]:
+    return [leaf for leaf in leaves if leaf.kind != "user"]

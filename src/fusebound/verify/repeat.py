@@ -1,0 +1,72 @@
+"""Whether a built program gives the same bits twice, and with another number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from fusebound.verify.program import Outcome, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """`None` where eager itself differs between the two runs, so that nothing can be asked of the program."""
+
+    deterministic: bool | None
+    threads: bool | None
+    faults: tuple[str, ...] = ()
+
+
+def repeat(program: Program, seed: int = 0) -> Repeats:
+    """Run the program on its present inputs twice, and with another number of threads."""
+    first = program.fused(seed)
+    if first.error is not None:
+        return Repeats(None, None)
+    deterministic = _same(first, program.fused(seed))
+    if not deterministic and not _same(program.eager(seed), program.eager(seed)):
+        deterministic = None
+    with _other_threads():
+        threads = _same(first, program.fused(seed))
+        changed = None if threads else program.eager(seed)
+    if changed is not None and not _same(program.eager(seed), changed):
+        threads = None
+    faults: list[str] = []
+    if deterministic is False:
+        faults.append("two runs on the same inputs differ")
+    elif threads is False:
+        faults.append("the result depends on the number of threads")
+    return Repeats(deterministic, threads, tuple(faults))
+
+
+@contextmanager
+def _other_threads() -> Iterator[None]:
+    now = torch.get_num_threads()
+    torch.set_num_threads(1 if now > 1 else 2)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(now)
+
+
+def _same(a: Outcome, b: Outcome) -> bool:
+    """Equal outputs and changed inputs, bit for bit; any NaN equals any other."""
+    if len(a.outputs) != len(b.outputs) or a.changed.keys() != b.changed.keys():
+        return False
+    pairs = [*zip(a.outputs, b.outputs, strict=True), *((a.changed[i], b.changed[i]) for i in a.changed)]
+    return all(_equal(x, y) for x, y in pairs)
+
+
+def _equal(x: object, y: object) -> bool:
+    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+        return bool(x == y or x != x)
+    if x.layout != torch.strided or y.layout != torch.strided:
+        x, y = x.to_dense(), y.to_dense()
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    if not x.is_floating_point():
+        return torch.equal(x, y)
+    same = ((x == y) & (x.signbit() == y.signbit())) | (x.isnan() & y.isnan())
+    return bool(same.all())

@@ -1,0 +1,143 @@
+"""The fp64 oracle: wide everywhere, rounding only at the user's casts, never touching the user's tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.unit.verify.programs import trace
+
+from fusebound.verify.call import bind
+from fusebound.verify.oracle import oracle, reference
+
+X = torch.linspace(-2, 2, 35).reshape(5, 7)
+
+
+def one(fn, *args):
+    return oracle(trace(fn, *args), args)[0]
+
+
+def test_everything_floating_is_float64() -> None:
+    outs = oracle(trace(lambda x: (x + 1, x.sum(), x > 0, x.argmax(), 3), X), (X,))
+    assert [getattr(o, "dtype", o) for o in outs] == [
+        torch.float64,
+        torch.float64,
+        torch.bool,
+        torch.int64,
+        3,
+    ]
+    assert torch.equal(outs[0], X.double() + 1)
+
+
+def test_a_narrowing_cast_of_the_user_rounds() -> None:
+    got = one(lambda x: (x / 3).to(torch.bfloat16).float() + 1, X)
+    assert torch.equal(got, (X.double() / 3).to(torch.bfloat16).double() + 1)
+
+
+def test_a_widening_cast_does_not_round() -> None:
+    h = X.to(torch.bfloat16)
+    assert torch.equal(one(lambda h: (h / 3).float() * 3, h), h.double() / 3 * 3)
+
+
+def test_half_and_bfloat16_do_not_hold_each_other() -> None:
+    h = torch.tensor([1e5, 1.001], dtype=torch.bfloat16)
+    assert one(lambda h: h.to(torch.float16), h)[0] == float("inf")
+    f = torch.tensor([1.001], dtype=torch.float16)
+    assert torch.equal(one(lambda f: f.to(torch.bfloat16), f), f.to(torch.bfloat16).double())
+
+
+def test_storing_into_a_narrower_tensor_rounds() -> None:
+    def fn(x):
+        z = torch.zeros(5, 7, dtype=torch.float16)
+        z[:, 1:] = x[:, 1:] / 3
+        return z
+
+    got = one(fn, X)
+    assert torch.equal(got[:, 1:], (X.double() / 3)[:, 1:].half().double())
+
+
+def test_integer_operands_promote_to_float64() -> None:
+    i = torch.arange(7)
+    assert torch.equal(one(lambda i: i / 3, i), i / torch.tensor(3.0, dtype=torch.float64))
+    assert one(lambda i: i.float().mean() * 0.1, i).dtype == torch.float64
+
+
+def test_factories_and_reductions_with_a_type() -> None:
+    got = one(
+        lambda x: torch.full((7,), 0.1, dtype=torch.float32) + torch.ones(7) + x.sum(dtype=torch.float32), X
+    )
+    assert torch.allclose(got, 1.1 + X.double().sum(), rtol=1e-15)
+    rounded = one(lambda x: x.sum(dtype=torch.float16), X / 3)
+    assert rounded == (X / 3).half().double().sum()
+
+
+def test_types_that_an_operator_s_meaning_depends_on() -> None:
+    assert torch.equal(one(lambda x: x.view(torch.int32), X), X.view(torch.int32))
+
+
+def test_random_numbers_are_the_user_s() -> None:
+    def fn(x):
+        return F.dropout(x, 0.5), torch.rand_like(x)
+
+    torch.manual_seed(3)
+    wide = oracle(trace(fn, X), (X,))
+    torch.manual_seed(3)
+    plain = fn(X)
+    # Tracing draws nothing from the generator, or the two would differ.
+    torch.manual_seed(3)
+    wide = oracle(trace(fn, X), (X,)) if not torch.equal(wide[1].float(), plain[1]) else wide
+    assert torch.equal(wide[0].float(), plain[0]) and torch.equal(wide[1].float(), plain[1])
+
+
+def test_attention_is_not_taken_for_a_random_operator() -> None:
+    q = X[None]
+    got = one(lambda q: F.scaled_dot_product_attention(q, q, q), q)
+    d = q.double()
+    assert torch.allclose(got, F.scaled_dot_product_attention(d, d, d), rtol=1e-13)
+
+
+def test_subgraphs_of_modes_and_conditions() -> None:
+    def fn(x):
+        with torch.no_grad():
+            y = x * 2
+        return torch.cond(x.sum() > 100, lambda a: a + 1, lambda a: a - 1, (y,))
+
+    assert torch.equal(one(fn, X), X.double() * 2 - 1)
+
+
+def test_mutation_shows_in_the_reference_and_not_in_the_user_s_tensor() -> None:
+    x = X.clone()
+    before = x.clone()
+    traced = trace(lambda x: x.mul_(3).sum(), x)
+    leaves = bind(traced, (x,))
+    ref = reference(traced, leaves)
+    assert torch.equal(ref.inputs[0], before.double() * 3) and torch.equal(x, before)
+
+
+def test_inputs_that_share_memory_still_do() -> None:
+    base = torch.arange(8.0)
+    traced = trace(lambda a, b: (a.add_(10), b + 0)[1], base[:6], base[2:])
+    got = oracle(traced, (base[:6], base[2:]))[0]
+    assert torch.equal(got[:4], torch.arange(2.0, 6.0).double() + 10) and got[4] == 6
+
+
+def test_keywords_in_any_order() -> None:
+    traced = trace(lambda x, *, a, b: x + a - b, X, a=X * 2, b=X * 3)
+    assert torch.equal(oracle(traced, (X,), {"b": X, "a": X * 0})[0], X.double() - X.double())
+
+
+def test_what_eager_raises_the_oracle_raises() -> None:
+    i = torch.tensor([0, 6])
+    traced = trace(lambda x, i: x[:, i], X, i)
+    with pytest.raises(IndexError):
+        oracle(traced, (X, torch.tensor([0, 7])))
+
+
+def test_parameters_and_buffers_by_reference() -> None:
+    bn = torch.nn.BatchNorm1d(7)
+    traced = trace(bn, X)
+    kinds = {leaf.name: leaf.kind for leaf in bind(traced, (X,))}
+    assert kinds["weight"] == "param" and kinds["running_var"] == "buffer"
+    leaf = next(leaf for leaf in bind(traced, (X,)) if leaf.name == "weight")
+    assert leaf.value.data_ptr() == bn.weight.data_ptr()
+    assert oracle(traced, (X,))[0].dtype == torch.float64 and bn.num_batches_tracked == 0

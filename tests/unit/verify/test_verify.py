@@ -1,0 +1,207 @@
+"""The verifier: right kernels pass in another order or wider type, wrong ones are caught, nothing is left
+changed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.unit.verify.programs import trace
+
+from fusebound.verify.check import verify
+
+torch.manual_seed(0)
+X = torch.randn(37, 131)
+W = torch.rand(131) + 0.5
+
+
+def softmax(x):
+    return F.softmax(x, -1)
+
+
+def rmsnorm(x, w):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w
+
+
+def bf16_chain(x):
+    return (x * 3).to(torch.bfloat16) + W
+
+
+def with_tail(fn, column, change):
+    def mutant(x):
+        y = fn(x)
+        y[:, column:] += change
+        return y
+
+    return mutant
+
+
+RIGHT = {
+    "softmax itself": (softmax, softmax, (X,)),
+    "softmax in float64": (softmax, lambda x: F.softmax(x.double(), -1).float(), (X,)),
+    "softmax backwards": (softmax, lambda x: F.softmax(x.flip(-1), -1).flip(-1), (X,)),
+    "rmsnorm in another order": (
+        rmsnorm,
+        lambda x, w: x / torch.sqrt(x.square().flip(-1).sum(-1, keepdim=True) / 131 + 1e-5) * w,
+        (X, W),
+    ),
+    "bf16 kept wide": (
+        lambda h: (h * 3 + 1) * h,
+        lambda h: ((h.float() * 3 + 1) * h.float()).bfloat16(),
+        (X.bfloat16(),),
+    ),
+    "loss in float64": (
+        lambda x: F.cross_entropy(x, torch.arange(37)),
+        lambda x: F.cross_entropy(x.double(), torch.arange(37)).float(),
+        (X,),
+    ),
+    "integers": (lambda x: x.argmax(-1), lambda x: x.double().argmax(-1), (X,)),
+}
+
+WRONG = {
+    "softmax over the wrong axis": (softmax, lambda x: F.softmax(x, 0), (X,)),
+    "softmax without the maximum": (softmax, lambda x: x.exp() / x.exp().sum(-1, keepdim=True), (X,)),
+    "garbage in the tail": (softmax, with_tail(softmax, 128, 1e-5), (X,)),
+    "one wrong column": (softmax, with_tail(softmax, 130, 1e-6), (X,)),
+    "epsilon dropped": (
+        rmsnorm,
+        lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True)) * w,
+        (X, W),
+    ),
+    "rounded through bf16": (rmsnorm, lambda x, w: rmsnorm(x.bfloat16().float(), w), (X, W)),
+    "a user's cast dropped": (bf16_chain, lambda x: x * 3 + W, (X,)),
+    "exp(x) - 1 for expm1": (torch.expm1, lambda x: torch.exp(x) - 1, (X,)),
+    "x * 0 folded": (lambda x: x * 0, torch.zeros_like, (X,)),
+    "NaN swallowed": (lambda x: torch.maximum(x, -x), lambda x: torch.fmax(x, -x), (X,)),
+    "sign of zero": (lambda x: x * 1.0, lambda x: x + 0.0, (X,)),
+    "off by one": (lambda x: x.argmax(-1), lambda x: x.argmax(-1) + (x[:, 0] > 2), (X,)),
+    "one-pass variance": (
+        lambda x: x.var(-1, correction=0),
+        lambda x: x.pow(2).mean(-1) - x.mean(-1).pow(2),
+        (X,),
+    ),
+    "a constant weight": (rmsnorm, lambda x, w: rmsnorm(x, W.clone()), (X, W.clone())),
+    "float64 through float32": (lambda x: x * 3 + 1, lambda x: (x.float() * 3 + 1).double(), (X.double(),)),
+    "wrong type": (softmax, lambda x: softmax(x).double(), (X,)),
+    "wrong strides": (softmax, lambda x: softmax(x).t().contiguous().t(), (X,)),
+    "an output too many": (softmax, lambda x: (softmax(x), x), (X,)),
+}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_a_right_kernel_passes(case: str) -> None:
+    fn, kernel, args = RIGHT[case]
+    result = verify(kernel, trace(fn, *args), args)
+    assert result.ok and not result.notes, result.summary()
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_kernel_is_caught(case: str) -> None:
+    fn, kernel, args = WRONG[case]
+    result = verify(kernel, trace(fn, *args), args)
+    assert not result.ok and (result.failures or result.faults), result.summary()
+
+
+def test_verdicts_name_what_happened() -> None:
+    same = verify(softmax, trace(softmax, X), (X,))
+    wide = verify(lambda x: F.softmax(x.double(), -1).float(), trace(softmax, X), (X,))
+    naive = verify(lambda x: x.exp() / x.exp().sum(-1, keepdim=True), trace(softmax, X), (X,))
+    assert same.verdicts == {"equal": 7}
+    assert wide.outputs[0].verdict == "nearer fp64" and wide.outputs[0].fused_rms < wide.outputs[0].eager_rms
+    assert naive.outputs[0].verdict == "class changed" and "nan where eager has" in naive.outputs[0].detail
+
+
+def test_mutations_are_compared_and_everything_is_restored() -> None:
+    bn = torch.nn.BatchNorm1d(131)
+    x = X.clone()
+
+    def fn(x):
+        return bn(x.add_(1))
+
+    def forgets_the_buffer(x):
+        return F.batch_norm(x.add_(1), None, None, bn.weight, bn.bias, True)
+
+    before = {k: v.clone() for k, v in bn.state_dict().items()}
+    module = torch.nn.Module()
+    module.bn = bn
+    module.forward = fn
+    traced = trace(module, x)
+    assert verify(fn, traced, (x,), eager=fn).ok
+    wrong = verify(forgets_the_buffer, traced, (x,), eager=fn)
+    assert {c.output for c in wrong.failures} >= {"buffer input 'bn.running_mean' (mutated)"}
+    assert torch.equal(x, X) and all(torch.equal(v, before[k]) for k, v in bn.state_dict().items())
+
+
+def test_an_input_that_eager_leaves_alone_must_not_change() -> None:
+    def kernel(x):
+        y = softmax(x)
+        x.zero_()
+        return y
+
+    result = verify(kernel, trace(softmax, X), (X,))
+    assert any("was changed, which eager does not" in f for f in result.faults)
+
+
+def test_exceptions_have_to_agree() -> None:
+    i = torch.tensor([0, 130])
+    traced = trace(lambda x, i: x[:, i], X, i)
+    bad = torch.tensor([0, 131])
+    assert verify(lambda x, i: x[:, i], traced, (X, bad), special=False).raised
+    quiet = verify(lambda x, i: x[:, i % 131], traced, (X, bad), special=False)
+    assert any("does not raise where eager raises IndexError" in f for f in quiet.faults)
+    loud = verify(lambda x, i: x[:, i + 1], traced, (X, i), special=False)
+    assert any("raises IndexError where eager does not" in f for f in loud.faults)
+
+
+class Nondeterministic:
+    """Adds a part in 10⁷ on every second call; takes note of being poisoned."""
+
+    def __init__(self) -> None:
+        self.calls, self.poison, self.was_poisoned = 0, False, False
+
+    def __call__(self, x):
+        self.calls += 1
+        self.was_poisoned |= self.poison
+        return softmax(x) * (1 + 1e-7 * (self.calls % 2))
+
+
+def test_two_runs_have_to_agree_and_memory_is_poisoned() -> None:
+    exe = Nondeterministic()
+    result = verify(exe, trace(softmax, X), (X,))
+    assert result.deterministic is False and not result.ok
+    assert result.poisoned and exe.was_poisoned and exe.poison is False
+
+
+def test_a_result_that_depends_on_the_threads() -> None:
+    before = torch.get_num_threads()
+    result = verify(lambda x: softmax(x) * (1 + 2e-7 * torch.get_num_threads()), trace(softmax, X), (X,))
+    assert result.deterministic is True and result.threads is False and not result.ok
+    assert torch.get_num_threads() == before
+
+
+def test_tau_bounds_the_distance_from_eager() -> None:
+    def near(x):
+        return softmax(x) + 1e-4
+
+    assert not verify(near, trace(softmax, X), (X,), special=False).ok
+    assert verify(near, trace(softmax, X), (X,), special=False, tau=2e-4).outputs[0].verdict == "within τ"
+    assert verify(near, trace(softmax, X), (X,), special=False, tau=5e-5).outputs[0].verdict == "worse"
+
+
+def test_eager_numerics_ask_for_equal_bits() -> None:
+    def fn(x):
+        return x * 3 + 1
+
+    contracted = verify(
+        lambda x: torch.addcmul(torch.ones_like(x.double()), x.double(), torch.tensor(3.0).double()).float(),
+        trace(fn, X),
+        (X,),
+        numerics="eager",
+    )
+    assert not contracted.ok and verify(fn, trace(fn, X), (X,), numerics="eager").ok
+    assert verify(lambda x: torch.exp(x.double()).float(), trace(torch.exp, X), (X,), numerics="eager").ok
+
+
+def test_a_spent_budget_is_said() -> None:
+    result = verify(softmax, trace(softmax, X), (X,), budget_s=0.0)
+    assert result.sets == ("given",) and "large mean" in result.skipped
