@@ -1,0 +1,135 @@
+"""From a group of a plan to machine code."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fusebound.analysis.space import Refusal, unify
+from fusebound.codegen import cache, jit, llvm, lower, tile
+from fusebound.codegen.assembly import Resources, resources
+from fusebound.errors import BuildError
+from fusebound.ir.graph import Graph
+from fusebound.target.target import Target
+
+WIDE = frozenset(("float64", "int64"))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One compiled group.
+
+    `inputs` and `outputs` are value ids in the order of the kernel's pointer arguments; `in_place` maps outputs that
+    may be written over an input (every read of it is at the point that is written) to that input.
+    `cached` says that the machine code came from disk; times are seconds.
+    """
+
+    name: str
+    program: tile.Kernel
+    llvm: str
+    compiled: jit.Compiled
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    in_place: Mapping[str, str]
+    cached: bool
+    lower_s: float
+    compile_s: float
+
+    @property
+    def address(self) -> int:
+        """Entry point `void (ptr args, i32 threads)`."""
+        return self.compiled.address(self.name)
+
+    @property
+    def tiles(self) -> int:
+        return self.program.tiles
+
+    @cached_property
+    def source(self) -> str:
+        """The tile program as text."""
+        return tile.show(self.program)
+
+    @property
+    def asm(self) -> str:
+        """The assembly (generated on demand)."""
+        return self.compiled.asm
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What the assembler made of it: vector registers used, spills, stack and code bytes."""
+        return resources(self.asm, self.compiled.object)
+
+
+def compile_group(
+    g: Graph, nodes: Collection[str], target: Target, *, name: str, numerics: str = "accurate",
+    cache_dir: Path | None = None,
+) -> Kernel:  # fmt: skip
+    """Generate, compile and load the kernel of some nodes.
+
+    `cache_dir` is where machine code is kept between processes (None: nowhere). Raises BuildError where the nodes
+    have no common iteration space, which a plan's groups always have.
+    """
+    start = time.perf_counter()
+    space = unify(g, nodes)
+    if isinstance(space, Refusal):
+        raise BuildError(f"no kernel for {name}: {space.message}", code="E401")
+    bits = jit.vector_bits()
+    wide = any(g.values[v].dtype in WIDE for n in nodes for v in g.node[n].outputs)
+    lanes = max(bits // (64 if wide else 32), 1)
+    traffic = sum(g.values[v].nbytes for v in (*space.inputs, *space.outputs))
+    stream = traffic > target.l3_bytes and jit.has_streaming_stores()
+    program = lower.lower(g, nodes, space, name=name, lanes=lanes, numerics=numerics, stream=stream)
+    streams = any(isinstance(s, tile.Store) and s.streaming for n in program.nests for s in tile.statements(n.body))
+    text = llvm.emit(program, fence=streams)
+    lowered = time.perf_counter()
+    compiled, cached = cache.compile_cached(text, cache_dir)
+    return Kernel(
+        name, program, text, compiled, space.inputs, space.outputs, _in_place(g, program), cached,
+        lowered - start, time.perf_counter() - lowered,
+    )  # fmt: skip
+
+
+def kernel_name(users: Collection[str], group: str) -> str:
+    """A telling symbol name: the group and its first operators (`fb_g3_add_layer_norm_gelu`)."""
+    stems = [u.rsplit(".", 1)[-1].split("_")[0] if u[-1].isdigit() else u for u in users]
+    text = "_".join(dict.fromkeys(stems))
+    clean = "".join(c if c.isalnum() else "_" for c in text)
+    if len(clean) > 60:
+        clean = clean[:48] + "_" + hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"fb_{group}_{clean}"
+
+
+def _in_place(g: Graph, k: tile.Kernel) -> dict[str, str]:
+    """Outputs that may share memory with the input that they replace: same type, and each read is of the very
+    element that the statement's point writes, so that no element is read after another point has overwritten it."""
+    targets = {m.source: m.target for m in g.mutations}
+    safe: dict[str, str] = {}
+    for slot, p in enumerate(k.params):
+        target = targets.get(p.value)
+        if not p.written or target is None or g.values[target].dtype != p.dtype:
+            continue
+        source = next((i for i, q in enumerate(k.params) if q.value == target and not q.written), None)
+        if g.values[target].strides != g.values[p.value].strides:
+            continue
+        if source is None or _pointwise_over(k, source, slot):
+            safe[p.value] = target
+    return safe
+
+
+def _pointwise_over(k: tile.Kernel, source: int, slot: int) -> bool:
+    """Whether every read of `source` happens once, at the offset and before the store of `slot` in its loop."""
+    for nest in k.nests:
+        found = list(tile.statements(nest.body))
+        if any(isinstance(s, tile.Pass) for s in found):
+            return False
+        loads = [s for s in found if isinstance(s, tile.Load) and s.param == source]
+        stores = [s for s in found if isinstance(s, tile.Store) and s.param == slot]
+        if any(s.index >= 0 for s in loads) or {s.offset for s in loads} - {s.offset for s in stores}:
+            return False
+        if loads and (len(stores) != 1 or len({s.offset for s in loads}) != 1):
+            return False
+    return True

@@ -1,0 +1,342 @@
+"""From a tile program to LLVM IR text for a CPU with vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fusebound.codegen import math, reduction
+from fusebound.codegen.emit import Fn, Module, Reg
+from fusebound.codegen.llvm_types import elem, lanes, vec
+from fusebound.codegen.tile import (
+    Accumulate, Accumulator, Apply, Const, Finish, Iota, Keep, Kernel, Load, Loop, Nest, Pass, Recall, Stmt, Store,
+    statements,
+)  # fmt: skip
+from fusebound.ir.dtypes import DTYPES
+from fusebound.ir.maps import Affine
+
+FLAG_INDEX = 1
+"""The flag word's code for an index out of range."""
+HEAVY = 16
+"""Statements above which a loop body is not unrolled: registers would run out."""
+
+
+def emit(k: Kernel, *, fence: bool) -> str:
+    """LLVM assembly with `void @NAME(ptr args, i32 threads)` and `void @NAME.tiles(ptr args, i64 lo, i64 hi)`.
+
+    `args` is an array of the parameters' addresses followed by the address of an i32 flag word. `fence` ends each
+    thread's work with a store fence (needed after non-temporal stores).
+    """
+    m = Module()
+    _Tiles(m, k, fence).run()
+    _entry(m, k)
+    return m.render()
+
+
+def _entry(m: Module, k: Kernel) -> None:
+    """The parallel region: tiles split evenly over the threads of torch's OpenMP pool."""
+    body = m.function(f"{k.name}.part", [("args", "ptr")])
+    thread = body.cast("sext", body.value_of("omp_get_thread_num", "i32"), "i64")
+    threads = body.cast("sext", body.value_of("omp_get_num_threads", "i32"), "i64")
+    total = body.const(k.tiles, "i64")
+    lo = body.op("udiv", body.op("mul", total, thread), threads)
+    after = body.op("add", thread, body.const(1, "i64"))
+    hi = body.op("udiv", body.op("mul", total, after), threads)
+    body.call(f"{k.name}.tiles", "void", body.parameters[0], lo, hi)
+    body.ret()
+    entry = m.function(k.name, [("args", "ptr"), ("threads", "i32")])
+    args, count = entry.parameters
+    serial, parallel = entry.label("serial"), entry.label("parallel")
+    entry.branch_if(entry.icmp("sle", count, entry.const(1, "i32")), serial, parallel)
+    entry.place(serial)
+    entry.call(f"{k.name}.tiles", "void", args, entry.const(0, "i64"), entry.const(k.tiles, "i64"))
+    entry.ret()
+    entry.place(parallel)
+    entry.call("GOMP_parallel", "void", Reg(f"@{k.name}.part", "ptr"), args, count, entry.const(0, "i32"))
+    entry.ret()
+
+
+@dataclass(slots=True)
+class _Env:
+    """What the statements being emitted may refer to."""
+
+    vars: dict[int, Reg]
+    regs: dict[int, Reg]
+    copy: int = 0
+
+
+class _Tiles:
+    """Emits the function that runs a range of tiles."""
+
+    def __init__(self, m: Module, k: Kernel, fence: bool) -> None:
+        self.k, self.fence = k, fence
+        self.fn = m.function(f"{k.name}.tiles", [("args", "ptr"), ("lo", "i64"), ("hi", "i64")])
+        self.blocks: dict[int, tuple[Reg, Reg]] = {}
+        self.accs: dict[int, tuple[Accumulator, list[tuple[Reg, ...]]]] = {}
+        self.inner_vector = False
+        self.note = ""
+
+    def run(self) -> None:
+        fn = self.fn
+        args, lo, hi = fn.parameters
+        self.pointers = [fn.load("ptr", fn.gep(args, "ptr", i), align=8) for i in range(len(self.k.params))]
+        fn.flags = fn.load("ptr", fn.gep(args, "ptr", len(self.k.params)), align=8)
+        self.scratch = [fn.alloca(_scratch_type(s.dtype), s.elements) for s in self.k.scratch]
+        start = 0
+        for nest in self.k.nests:
+            first = _clamp(fn, lo, start, "smax")
+            last = _clamp(fn, hi, start + nest.tiles, "smin")
+            with fn.loop(first, last) as tiles:
+                self._nest(nest, fn.op("sub", tiles.index, fn.const(start, "i64")))
+            start += nest.tiles
+        if self.fence:
+            fn.call("llvm.x86.sse.sfence", "void")
+        fn.ret()
+
+    def _nest(self, nest: Nest, tile: Reg) -> None:
+        """Decode the tile's coordinates, then run its body."""
+        fn = self.fn
+        env = _Env({}, {})
+        self.blocks = {}
+        for axis in reversed(nest.axes):
+            count = fn.const(axis.count, "i64")
+            at = tile if axis is nest.axes[0] else fn.op("urem", tile, count)
+            tile = tile if axis is nest.axes[0] else fn.op("udiv", tile, count)
+            lo = fn.op("add", fn.op("mul", at, fn.const(axis.block, "i64")), fn.const(axis.lo, "i64"))
+            if axis.block == 1:
+                env.vars[axis.var] = lo
+            hi = _clamp(fn, fn.op("add", lo, fn.const(axis.block, "i64")), axis.hi, "smin")
+            self.blocks[axis.var] = (lo, hi)
+        self._body(nest.body, env)
+
+    def _body(self, body: Sequence[Stmt], env: _Env) -> None:
+        for s in body:
+            self._statement(s, env)
+
+    def _statement(self, s: Stmt, env: _Env) -> None:
+        match s:
+            case Loop():
+                self._vector_loop(s, env) if s.vector else self._loop(s, env)
+            case Pass():
+                self._pass(s, env)
+            case Accumulate():
+                self._accumulate(s, env)
+            case Finish():
+                env.regs[s.dst] = self._finish(s)
+            case Store():
+                self._store(s, env)
+            case Keep():
+                self._keep(s, env)
+            case _:
+                env.regs[s.dst] = self._value(s, env)
+
+    # loops
+
+    def _bounds(self, s: Loop) -> tuple[Reg, Reg]:
+        if s.blocked:
+            return self.blocks[s.var]
+        return self.fn.const(s.lo, "i64"), self.fn.const(s.hi, "i64")
+
+    def _loop(self, s: Loop, env: _Env) -> None:
+        lo, hi = self._bounds(s)
+        with self.fn.loop(lo, hi) as it:
+            self._body(s.body, _Env({**env.vars, s.var: it.index}, dict(env.regs), env.copy))
+
+    def _vector_loop(self, s: Loop, env: _Env) -> None:
+        """Full vectors, several at once where the body is light; then one masked vector for what is left."""
+        width, times = self.k.lanes, self._unroll(s)
+        fn = self.fn
+        lo, hi = self._bounds(s)
+        at = lo
+        for step in dict.fromkeys((width * times, width)):
+            count = fn.op("udiv", fn.op("sub", hi, at), fn.const(step, "i64"))
+            end = fn.op("add", at, fn.op("mul", count, fn.const(step, "i64")))
+            with fn.loop(at, end, step) as it:
+                for copy in range(step // width):
+                    index = fn.op("add", it.index, fn.const(copy * width, "i64"))
+                    self._body(s.body, _Env({**env.vars, s.var: index}, dict(env.regs), copy))
+            at = end
+        if (s.hi - s.lo) % width == 0:
+            return
+        with fn.when(fn.icmp("slt", at, hi)):
+            left = fn.splat(fn.op("sub", hi, at), width)
+            fn.active = fn.icmp("slt", fn.lane_ids("i64", width), left)
+            self._body(s.body, _Env({**env.vars, s.var: at}, dict(env.regs), 0))
+            fn.active = None
+
+    def _unroll(self, s: Loop) -> int:
+        light = list(statements(s.body))
+        if any(isinstance(x, (Pass, Loop)) for x in light) or s.hi - s.lo < 4 * self.k.lanes:
+            return 1
+        return 4 if len(light) <= 4 else 2 if len(light) <= HEAVY else 1
+
+    # reductions
+
+    def _pass(self, s: Pass, env: _Env) -> None:
+        copies = max(
+            (self._unroll(x) for x in statements(s.body) if isinstance(x, Loop) and x.vector), default=1
+        )
+        self.inner_vector = any(isinstance(x, Loop) and x.vector for x in statements(s.body))
+        width = self._width()
+        for a in s.accumulators:
+            cells = [reduction.start(self.fn, a, width) for _ in range(copies)]
+            self.accs[a.id] = (a, cells)
+        self._body(s.body, env)
+
+    def _width(self) -> int:
+        return self.k.lanes if self.inner_vector or self.k.vector in self._outer_vectors() else 1
+
+    def _outer_vectors(self) -> frozenset[int]:
+        return frozenset(
+            x.var for n in self.k.nests for x in statements(n.body) if isinstance(x, Loop) and x.vector
+        )  # fmt: skip
+
+    def _accumulate(self, s: Accumulate, env: _Env) -> None:
+        a, cells = self.accs[s.acc]
+        width = self._width()
+        src = self._wide(env.regs[s.src], width)
+        where = self._index_vector(s.where, env, width) if a.kind in ("argmax", "argmin") else None
+        reduction.step(self.fn, a, cells[env.copy], src, where)
+
+    def _finish(self, s: Finish) -> Reg:
+        a, cells = self.accs[s.acc]
+        return reduction.finish(self.fn, a, cells, horizontal=self.inner_vector, width=self._width())
+
+    # values
+
+    def _value(self, s: Load | Apply | Const | Iota | Recall, env: _Env) -> Reg:
+        fn = self.fn
+        width = self.k.lanes if s.dst in self.k.vectors else 1
+        match s:
+            case Const():
+                return fn.const(_fit(s.value, s.dtype), vec(math.compute_type(s.dtype), width))
+            case Iota():
+                index = self._index_vector(s.expr, env, width)
+                scaled = math.convert(fn, index, "int64", s.dtype, width)
+                step, start = (fn.const(x, scaled.type) for x in (s.step, s.start))
+                mul, add = ("fmul", "fadd") if DTYPES[s.dtype].is_float else ("mul", "add")
+                return fn.op(add, fn.op(mul, scaled, step), start)
+            case Load():
+                return self._load(s, env, width)
+            case Recall():
+                return self._recall(s, env, width)
+            case Apply():
+                return self._apply(s, env, width)
+
+    def _apply(self, s: Apply, env: _Env, width: int) -> Reg:
+        fn = self.fn
+        if s.note != self.note:
+            self.note = s.note
+            fn.comment(s.note)
+        args = [self._wide(env.regs[a], width) for a in s.args]
+        if s.op == "cast":
+            out = math.convert(fn, args[0], s.arg_dtypes[0], s.dtype, width)
+        else:
+            out = math.apply(fn, s.op, args, s.dtype, width, in_dtypes=s.arg_dtypes)
+        return math.round_to(fn, out, s.dtype, width) if s.rounds and s.op != "cast" else out
+
+    def _wide(self, r: Reg, width: int) -> Reg:
+        if lanes(r.type) == width:
+            return r
+        return self.fn.splat(self.fn.extract(r, 0), width)
+
+    # memory
+
+    def _offset(self, e: Affine, env: _Env) -> Reg:
+        fn = self.fn
+        total = fn.const(e.const, "i64")
+        for v, c in e.terms:
+            total = fn.op("add", total, fn.op("mul", env.vars[v], fn.const(c, "i64")))
+        return total
+
+    def _index_vector(self, e: Affine, env: _Env, width: int) -> Reg:
+        """An affine expression as i64 lanes."""
+        fn = self.fn
+        base = fn.splat(self._offset(e, env), width)
+        c = e.coef(self.k.vector)
+        if width == 1 or c == 0:
+            return base
+        return fn.op("add", base, fn.op("mul", fn.lane_ids("i64", width), fn.const(c, vec("i64", width))))
+
+    def _load(self, s: Load, env: _Env, width: int) -> Reg:
+        fn = self.fn
+        size = DTYPES[s.dtype].itemsize
+        kind = math.storage_type(s.dtype)
+        pointer = self.pointers[s.param]
+        unit = s.offset.coef(self.k.vector)
+        index = self._checked_index(s, env) if s.index >= 0 else None
+        mask = fn.active if width > 1 else None
+        if width == 1 or (unit == 1 and (index is None or lanes(index.type) == 1)):
+            at = self._offset(s.offset, env)
+            if index is not None:
+                at = fn.op("add", at, fn.op("mul", fn.extract(index, 0), fn.const(s.stride, "i64")))
+            raw = fn.load(vec(kind, width), fn.gep(pointer, kind, at), align=size, mask=mask)
+        else:
+            at = self._index_vector(s.offset, env, width)
+            if index is not None:
+                wide = self._wide(index, width)
+                at = fn.op("add", at, fn.op("mul", wide, fn.const(s.stride, wide.type)))
+            raw = fn.gather(kind, pointer, at, align=size, mask=mask)
+        return math.load_convert(fn, raw, s.dtype, width)
+
+    def _checked_index(self, s: Load, env: _Env) -> Reg:
+        """The index as i64, flagged and replaced by 0 where it is out of range: memory is never touched there."""
+        fn = self.fn
+        r = env.regs[s.index]
+        index = math.convert(fn, r, s.index_dtype, "int64", lanes(r.type))
+        bad = fn.icmp("uge", index, fn.like(s.limit, index))
+        fn.flag(bad if lanes(bad.type) > 1 else fn.extract(bad, 0), FLAG_INDEX)
+        return fn.select(bad, fn.like(0, index), index)
+
+    def _store(self, s: Store, env: _Env) -> None:
+        fn = self.fn
+        param = self.k.params[s.param]
+        unit = s.offset.coef(self.k.vector)
+        width = self.k.lanes if unit and self.k.vector in env.vars and self._in_vector(s) else 1
+        raw = math.store_convert(fn, self._wide(env.regs[s.src], width), param.dtype, width)
+        size, kind = DTYPES[param.dtype].itemsize, elem(raw.type)
+        mask = fn.active if width > 1 else None
+        if width > 1 and unit != 1:
+            fn.scatter(
+                raw, self.pointers[s.param], self._index_vector(s.offset, env, width), align=size, mask=mask
+            )
+            return
+        pointer = fn.gep(self.pointers[s.param], kind, self._offset(s.offset, env))
+        aligned = s.streaming and mask is None and width > 1
+        fn.store(raw, pointer, align=size * width if aligned else size, mask=mask, nontemporal=aligned)
+
+    def _in_vector(self, s: Store) -> bool:
+        """Whether the vector variable is a loop (it is fixed in the tile when its axis has one point)."""
+        return self.k.vector in self._outer_vectors()
+
+    def _keep(self, s: Keep, env: _Env) -> None:
+        """Scratch holds the computing type, so that keeping loses nothing."""
+        fn = self.fn
+        r = self._wide(env.regs[s.src], self._width())
+        stored = fn.cast("zext", r, vec("i8", lanes(r.type))) if elem(r.type) == "i1" else r
+        fn.store(stored, self._scratch(s.scratch, s.offset, env), align=4, mask=fn.active)
+
+    def _recall(self, s: Recall, env: _Env, width: int) -> Reg:
+        fn = self.fn
+        kind = _scratch_type(s.dtype)
+        raw = fn.load(vec(kind, width), self._scratch(s.scratch, s.offset, env), align=4, mask=fn.active)
+        return fn.cast("trunc", raw, vec("i1", width)) if s.dtype == "bool" else raw
+
+    def _scratch(self, scratch: int, offset: Affine, env: _Env) -> Reg:
+        kind = _scratch_type(self.k.scratch[scratch].dtype)
+        return self.fn.gep(self.scratch[scratch], kind, self._offset(offset, env))
+
+
+def _scratch_type(dtype: str) -> str:
+    """Scratch holds values as they are computed; masks take a byte."""
+    kind = math.compute_type(dtype)
+    return "i8" if kind == "i1" else kind
+
+
+def _clamp(fn: Fn, r: Reg, limit: int, how: str) -> Reg:
+    return fn.intrinsic(f"llvm.{how}", r, fn.const(limit, "i64"))
+
+
+def _fit(value: float | int | bool, dtype: str) -> float | int | bool:
+    kind = DTYPES[dtype].kind
+    return float(value) if kind == "float" else bool(value) if kind == "bool" else int(value)

@@ -1,0 +1,376 @@
+"""From a group and its iteration space to a tile program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import prod
+
+from fusebound.analysis.space import Space
+from fusebound.codegen import tile
+from fusebound.codegen.loops import Access, Loops, choose
+from fusebound.codegen.loops import tile as tile_shape
+from fusebound.codegen.rounding import kept_roundings
+from fusebound.codegen.scratch import kept_sites
+from fusebound.codegen.sites import Needed, Site, Walker, segments
+from fusebound.ir.graph import Graph, Node
+from fusebound.ir.maps import Affine, Index
+from fusebound.ir.ops import OPS
+
+
+def lower(
+    g: Graph, nodes: Collection[str], space: Space, *, name: str, lanes: int, numerics: str, stream: bool
+) -> tile.Kernel:
+    """The tile program of a group.
+
+    `lanes` is the vector length; `numerics="eager"` keeps every rounding of narrow types; `stream` asks for
+    non-temporal stores where they are aligned.
+    """
+    return _Lowering(g, frozenset(nodes), space, name, lanes, numerics, stream).run()
+
+
+class _Lowering:
+    def __init__(
+        self,
+        g: Graph,
+        inside: frozenset[str],
+        space: Space,
+        name: str,
+        lanes: int,
+        numerics: str,
+        stream: bool,
+    ) -> None:
+        self.g, self.inside, self.space, self.name = g, inside, space, name
+        self.lanes, self.stream = lanes, stream
+        self.rounds = kept_roundings(g, inside, numerics)
+        self.params = [tile.Param(v, g.values[v].dtype, False) for v in space.inputs]
+        self.params += [tile.Param(v, g.values[v].dtype, True) for v in space.outputs]
+        self.slot = {p.value: i for i, p in enumerate(self.params) if not p.written}
+        self.out_slot = {p.value: i for i, p in enumerate(self.params) if p.written}
+        self.count = 0
+        self.accumulators = 0
+        self.scopes: list[dict[Site, int]] = [{}]
+        self.vectors: set[int] = set()
+
+    def run(self) -> tile.Kernel:
+        outer = [v for v in range(len(self.space.dims)) if v not in self.space.reduced]
+        self.loops = self._loops()
+        nests = [n for seg in segments(self.space, outer) if (n := self._nest(seg)) is not None]
+        scratch = tuple(tile.Scratch(i, *self.scratch_of(i)) for i in range(len(self.kept)))
+        return tile.Kernel(
+            self.name, tuple(self.params), scratch, tuple(nests), self.lanes, self.loops.vector, frozenset(self.vectors)
+        )  # fmt: skip
+
+    # which loops
+
+    def _all_segments(self) -> list[dict[int, tuple[int, int]]]:
+        return segments(self.space, range(len(self.space.dims)))
+
+    def _loops(self) -> Loops:
+        accesses: dict[Access, None] = {}
+        others: dict[Affine, None] = {}
+        passes: list[dict[Site, Needed]] = [{} for _ in range(self.space.stages)]
+        walkers: list[Walker] = []
+        for seg in self._all_segments():
+            w = Walker(self.g, self.inside, self.space, seg)
+            walkers.append(w)
+            for s in self.space.stores:
+                if w.admits(s.ranges):
+                    accesses[Access(self._store_offset(s.value, s.index), self._size(s.value), True)] = None
+            for i in range(self.space.stages):
+                for needed in w.order(self._targets(w, i)):
+                    passes[i][needed.site] = needed
+                    self._note_access(w, needed.site, accesses, others)
+        loops = choose(self.space, accesses, others, self.lanes)
+        row = frozenset(loops.inner)
+        kept = [
+            s for s in kept_sites(walkers, passes, self.space, self._depends)
+            if all(row <= w.deps[s] for w in walkers if s in w.deps)
+        ]  # fmt: skip
+        self.kept = {s: i for i, s in enumerate(kept)}
+        return loops
+
+    def _note_access(
+        self, w: Walker, site: Site, accesses: dict[Access, None], others: dict[Affine, None]
+    ) -> None:
+        if site.kind == "load":
+            accesses[Access(w.offset(site), self._size(site.id), False)] = None
+        if site.kind != "node":
+            return
+        n = w.node(site)
+        if OPS[n.op].cls == "gather":
+            accesses[Access(w.offset(site), self._size(n.inputs[0]), False)] = None
+        if n.op == "iota":
+            others[site.at[_int(n.attr("dim"))]] = None
+        if n.op in ("argmax", "argmin"):
+            others[self._where(n, site.at)] = None
+
+    def _where(self, n: Node, at: Index) -> Affine:
+        """Flat position along the reduced axes of an operand point."""
+        axes = n.attr("axes")
+        assert isinstance(axes, tuple)
+        shape = self.g.values[n.inputs[0]].shape
+        flat = Affine()
+        for k, e in enumerate(self.space.reductions[n.id, at]):
+            if k in axes:
+                flat = flat * _int(shape[k]) + e
+        return flat
+
+    def _size(self, value: str) -> int:
+        return self.g.values[value].type.itemsize
+
+    def _store_offset(self, value: str, index: Index) -> Affine:
+        out = Affine()
+        for e, s in zip(index, self.g.values[value].strides, strict=True):
+            out = out + e * _int(s)
+        return out
+
+    # what each pass computes
+
+    def _reductions(self, w: Walker, depth: int) -> list[Needed]:
+        """Reductions that pass number `depth` accumulates."""
+        found = [k for k in self.space.reductions if self.space.depth[self.g.node[k[0]].out] == depth + 1]
+        return [Needed(Site("node", node, at), ()) for node, at in found]
+
+    def _stores(self, w: Walker, depth: int) -> list[tuple[Needed, int, Index]]:
+        out: list[tuple[Needed, int, Index]] = []
+        for s in self.space.stores:
+            if self.space.depth[s.value] == depth and w.admits(s.ranges):
+                out.append((w.source(s.value, s.index, s.ranges), self.out_slot[s.value], s.index))
+        return out
+
+    def _targets(self, w: Walker, depth: int) -> list[Needed]:
+        return [w.reduced(r) for r in self._reductions(w, depth)] + [s for s, _, _ in self._stores(w, depth)]
+
+    def _depends(self, w: Walker, needed: Needed) -> frozenset[int]:
+        """The loop variables on which a site's value depends."""
+        site = needed.site
+        found = w.deps.get(site)
+        if found is None:
+            found = w.deps[site] = self._find_deps(w, needed)
+        return found
+
+    def _find_deps(self, w: Walker, needed: Needed) -> frozenset[int]:
+        site = needed.site
+        if site.kind == "fill":
+            return frozenset()
+        if site.kind == "load":
+            return w.offset(site).vars
+        n = w.node(site)
+        if OPS[n.op].cls == "reduce":
+            return frozenset(v for e in site.at for v in e.vars)
+        deps = frozenset(v for o in w.operands(needed) for v in self._depends(w, o))
+        if OPS[n.op].cls == "gather":
+            deps |= w.offset(site).vars
+        if n.op == "iota":
+            deps |= site.at[_int(n.attr("dim"))].vars
+        return deps
+
+    def _bound_deps(self, w: Walker, needed: Needed) -> frozenset[int]:
+        return frozenset(v for v in self._depends(w, needed) if v in self.loops.extent)
+
+    # nests
+
+    def _nest(self, segment: dict[int, tuple[int, int]]) -> tile.Nest | None:
+        ranges = self.loops.ranges(segment)
+        inner = segments(self.space, sorted(self.space.reduced))
+        walkers = [Walker(self.g, self.inside, self.space, {**segment, **part}) for part in inner]
+        if not any(self._targets(w, i) for w in walkers for i in range(self.space.stages)):
+            return None
+        blocks = tile_shape(self.loops, ranges, self.lanes)
+        axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in blocks)
+        self.scopes = [{}]
+        fixed = frozenset(v for v, b in blocks if b == 1)
+        looped = [v for v in self.loops.outer if v not in fixed]
+        body: list[tile.Stmt] = []
+        self._level(body, walkers, inner, looped, fixed, ranges, {v for v, b in blocks if b > 1})
+        return tile.Nest(axes, tuple(body))
+
+    def _level(
+        self, body: list[tile.Stmt], walkers: list[Walker], inner: list[dict[int, tuple[int, int]]],
+        looped: list[int], bound: frozenset[int], ranges: Mapping[int, tuple[int, int]], blocked: set[int],
+    ) -> None:  # fmt: skip
+        """Hoist what the bound variables determine, then open the next outer loop or run the passes."""
+        if not looped:
+            self._passes(body, walkers, inner, bound, ranges)
+            return
+        self._hoist(body, walkers, 0, bound)
+        v = looped[0]
+        inside: list[tile.Stmt] = []
+        self.scopes.append({})
+        self._level(inside, walkers, inner, looped[1:], bound | {v}, ranges, blocked)
+        self.scopes.pop()
+        body.append(tile.Loop(v, *ranges[v], v == self.loops.vector, v in blocked, tuple(inside)))
+
+    def _hoist(self, body: list[tile.Stmt], walkers: list[Walker], depth: int, bound: frozenset[int]) -> None:
+        for w in walkers:
+            for needed in w.order(self._targets(w, depth)):
+                if self._bound_deps(w, needed) <= bound and self._ready(w, needed):
+                    self._site(body, w, needed)
+
+    def _ready(self, w: Walker, needed: Needed) -> bool:
+        site = needed.site
+        return site.kind != "node" or OPS[w.node(site).op].cls != "reduce"
+
+    def _passes(
+        self, body: list[tile.Stmt], walkers: list[Walker], inner: list[dict[int, tuple[int, int]]],
+        bound: frozenset[int], ranges: Mapping[int, tuple[int, int]],
+    ) -> None:  # fmt: skip
+        kept: set[Site] = set()
+        for depth in range(self.space.stages):
+            self._hoist(body, walkers, depth, bound)
+            self._row_stores(body, walkers[0], depth, bound)
+            reductions = self._reductions(walkers[0], depth)
+            accs = {r.site: self._accumulator(r) for r in reductions}
+            inside: list[tile.Stmt] = []
+            for w, part in zip(walkers, inner, strict=True):
+                inner_ranges = {
+                    **ranges,
+                    **{k: v for k, v in self.loops.ranges(part).items() if k in self.loops.inner},
+                }
+                self.scopes.append({})
+                self._row(inside, w, depth, list(self.loops.inner), bound, inner_ranges, accs, kept)
+                self.scopes.pop()
+            kept |= {
+                s for w in walkers for n in w.order(self._targets(w, depth)) if (s := n.site) in self.kept
+            }
+            if inside:
+                body.append(tile.Pass(tuple(accs.values()), tuple(inside)))
+            for site, acc in accs.items():
+                body.append(
+                    tile.Finish(self._new(site, walkers[0], Needed(site, ())), acc.id, self._note(site))
+                )
+
+    def _row_stores(self, body: list[tile.Stmt], w: Walker, depth: int, bound: frozenset[int]) -> None:
+        """Stores of values that the reduced axes do not index: once per row."""
+        for needed, slot, index in self._stores(w, depth):
+            offset = self.loops.keep(self._store_offset(self.params[slot].value, index))
+            if offset.vars <= bound:
+                body.append(
+                    tile.Store(slot, offset, self._site(body, w, needed), self._streams(slot, offset))
+                )
+
+    def _row(
+        self, body: list[tile.Stmt], w: Walker, depth: int, looped: list[int], bound: frozenset[int],
+        ranges: Mapping[int, tuple[int, int]], accs: Mapping[Site, tile.Accumulator], kept: set[Site],
+    ) -> None:  # fmt: skip
+        if looped:
+            v = looped[0]
+            self._hoist_row(body, w, depth, bound)
+            inside: list[tile.Stmt] = []
+            self.scopes.append({})
+            self._row(inside, w, depth, looped[1:], bound | {v}, ranges, accs, kept)
+            self.scopes.pop()
+            if any(isinstance(s, (tile.Store, tile.Accumulate, tile.Loop)) for s in inside):
+                body.append(tile.Loop(v, *ranges[v], v == self.loops.vector, False, tuple(inside)))
+            return
+        for site, acc in accs.items():
+            src = self._site(body, w, w.reduced(Needed(site, ())), kept)
+            body.append(tile.Accumulate(acc.id, src, self.loops.keep(self._where(w.node(site), site.at))))
+        for needed, slot, index in self._stores(w, depth):
+            offset = self.loops.keep(self._store_offset(self.params[slot].value, index))
+            if offset.vars & frozenset(self.loops.inner):
+                src = self._site(body, w, needed, kept)
+                body.append(tile.Store(slot, offset, src, self._streams(slot, offset)))
+
+    def _hoist_row(self, body: list[tile.Stmt], w: Walker, depth: int, bound: frozenset[int]) -> None:
+        for needed in w.order(self._targets(w, depth)):
+            if self._bound_deps(w, needed) <= bound and self._ready(w, needed):
+                self._site(body, w, needed)
+
+    # statements
+
+    def _site(self, body: list[tile.Stmt], w: Walker, needed: Needed, kept: Collection[Site] = ()) -> int:
+        """The number of a site's result, emitting what is missing in the innermost scope."""
+        site = needed.site
+        for scope in reversed(self.scopes):
+            if site in scope:
+                return scope[site]
+        if site in kept:
+            dst = self._new(site, w, needed)
+            body.append(tile.Recall(dst, self.kept[site], self._scratch_offset(), self._dtype(w, site)))
+            return dst
+        args = tuple(self._site(body, w, o, kept) for o in w.operands(needed))
+        dst = self._new(site, w, needed)
+        body.append(self._statement(w, site, args, dst))
+        if site in self.kept:
+            body.append(tile.Keep(self.kept[site], self._scratch_offset(), dst))
+        return dst
+
+    def _new(self, site: Site, w: Walker, needed: Needed) -> int:
+        self.count += 1
+        self.scopes[-1][site] = self.count
+        if self.loops.vector in self._bound_deps(w, needed):
+            self.vectors.add(self.count)
+        return self.count
+
+    def _statement(self, w: Walker, site: Site, args: tuple[int, ...], dst: int) -> tile.Stmt:
+        if site.kind == "fill":
+            return tile.Const(dst, site.fill, self.g.values[site.id].dtype)
+        if site.kind == "load":
+            return tile.Load(
+                dst, self.slot[site.id], self.loops.keep(w.offset(site)), self.g.values[site.id].dtype
+            )
+        n = w.node(site)
+        dtype = self.g.values[n.out].dtype
+        if n.op == "const":
+            return tile.Const(dst, _number(n.attr("value")), dtype)
+        if n.op == "iota":
+            expr = self.loops.keep(site.at[_int(n.attr("dim"))])
+            return tile.Iota(dst, expr, _number(n.attr("start")), _number(n.attr("step")), dtype)
+        if OPS[n.op].cls == "gather":
+            source, dim = self.g.values[n.inputs[0]], _int(n.attr("dim"))
+            return tile.Load(
+                dst, self.slot[n.inputs[0]], self.loops.keep(w.offset(site)), dtype, args[0],
+                _int(source.strides[dim]), _int(source.shape[dim]), self.g.values[n.inputs[1]].dtype,
+            )  # fmt: skip
+        kinds = tuple(self.g.values[v].dtype for v in n.inputs)
+        return tile.Apply(dst, n.op, args, dtype, kinds, self._note(site), n.out in self.rounds)
+
+    def _note(self, site: Site) -> str:
+        user = self.g.user[self.g.node[site.id].user]
+        return user.name if not user.source.line else f"{user.name}, {user.source}"
+
+    def _dtype(self, w: Walker, site: Site) -> str:
+        return self.g.values[w.node(site).out if site.kind == "node" else site.id].dtype
+
+    def _accumulator(self, r: Needed) -> tile.Accumulator:
+        n = self.g.node[r.site.id]
+        self.accumulators += 1
+        return tile.Accumulator(
+            self.accumulators, n.op, self.g.values[n.inputs[0]].dtype, self.g.values[n.out].dtype
+        )  # fmt: skip
+
+    # memory
+
+    def _scratch_offset(self) -> Affine:
+        """A row's elements in loop order; under an outer vector loop each holds one element per lane."""
+        offset = Affine()
+        step = 1 if self.loops.vector in self.loops.inner else self.lanes
+        for v in reversed(self.loops.inner):
+            offset = offset + Affine.var(v, step)
+            step *= self.loops.extent[v]
+        return offset
+
+    def scratch_of(self, index: int) -> tuple[int, str]:
+        site = next(s for s, i in self.kept.items() if i == index)
+        dtype = self.g.values[self.g.node[site.id].out if site.kind == "node" else site.id].dtype
+        row = prod(self.loops.extent[v] for v in self.loops.inner)
+        return row * (1 if self.loops.vector in self.loops.inner else self.lanes), dtype
+
+    def _streams(self, slot: int, offset: Affine) -> bool:
+        """Whether a non-temporal store is aligned: unit stride, everything else a multiple of a vector."""
+        if not self.stream or offset.coef(self.loops.vector) != 1:
+            return False
+        rest = [c for v, c in offset.terms if v != self.loops.vector]
+        low = [r for cut in (self.space.cuts.get(v, ()) for v in self.space.cuts) for r in cut]
+        return all(c % self.lanes == 0 for c in (offset.const, *rest, *low))
+
+
+def _int(a: object) -> int:
+    assert isinstance(a, int)
+    return a
+
+
+def _number(a: object) -> float | int | bool:
+    assert isinstance(a, (int, float))
+    return a

@@ -1,0 +1,67 @@
+"""From a plan to an executable: compiles every kernel group."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fusebound import settings
+from fusebound.capture.torch import Captured
+from fusebound.codegen.build import Kernel, compile_group, kernel_name
+from fusebound.errors import UsageError
+from fusebound.plan.plan import Plan
+from fusebound.runtime.executable import Executable
+from fusebound.target import get
+from fusebound.target.target import Target
+
+
+def build(plan: Plan, captured: Captured, *, target: Target | None = None, threads: int = 0) -> Executable:
+    """Generate and load the kernels of a plan.
+
+    `target` is the machine that the code is for (`host` by default; a plan for another CPU runs on this one's
+    vectors). `threads` 0 follows torch. Raises BuildError for a kernel that cannot be generated, UsageError where
+    the plan belongs to another graph.
+    """
+    if plan.graph_key != captured.graph.key:
+        raise UsageError(
+            "the plan was made for another graph", where=f"plan of {plan.graph_key}, graph {captured.graph.key}",
+            hint="plan this graph again, or pass the function that the plan was made for", code="E130",
+        )  # fmt: skip
+    machine = target or get("host")
+    kernels = {
+        g.id: compile_group(
+            captured.graph, g.nodes, machine, name=kernel_name(g.users, g.id), numerics=plan.numerics,
+            cache_dir=_cache(),
+        )
+        for g in plan.groups
+        if g.is_kernel
+    }  # fmt: skip
+    _show(plan, kernels)
+    return Executable(plan, captured, kernels, threads=threads)
+
+
+def _cache() -> Path | None:
+    """The kernels' directory; none where it cannot be used (kernels are then compiled in every process)."""
+    try:
+        return settings.cache_directory()
+    except UsageError:
+        return None
+
+
+def _show(plan: Plan, kernels: dict[str, Kernel]) -> None:
+    """What FB_DEBUG asks to see, on stderr: 1 a summary, 2 groups, 3 verdicts, 4–6 code."""
+    level = settings.current().debug
+    if level < 1:
+        return
+    lines = [f"fusebound: {plan.graph.name}: {len(kernels)} kernels of {len(plan.groups)} steps, {plan.policy}"]
+    if level >= 2:
+        lines += [f"  {g.id} {g.kind}: {', '.join(g.users)} ({g.predicted_us:.1f} µs)" for g in plan.groups]
+    if level >= 3:
+        for d in plan.decisions:
+            codes = " ".join(d.judgement.codes)
+            lines.append(f"  {'fused ' if d.accepted else 'refused'} {d.a} + {d.b}: {codes}")
+    for k in kernels.values():
+        lines += [k.source] if level >= 4 else []
+        lines += [k.llvm] if level >= 5 else []
+        lines += [k.asm] if level >= 6 else []
+    print("\n".join(lines), file=sys.stderr)

@@ -1,0 +1,162 @@
+"""`fb.compile`: capture, plan and build at the first call of each kind; run machine code afterwards."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusebound import settings
+from fusebound.capture.torch import Captured, capture
+from fusebound.engine import guards
+from fusebound.engine.build import build
+from fusebound.engine.contest import loses
+from fusebound.errors import CaptureError, FallbackError, FuseboundError
+from fusebound.plan.greedy import plan as make_plan
+from fusebound.plan.plan import Plan
+from fusebound.runtime.executable import Executable
+from fusebound.target import get
+
+SPECIALIZATIONS = 16
+"""Kinds of call that one function is compiled for; further kinds run eagerly."""
+
+
+class EagerNotice(UserWarning):
+    """Said once per function and reason: this call runs eagerly, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a function is compiled; see `fusebound.compile`."""
+
+    policy: str = "tile"
+    numerics: str = "accurate"
+    hardware: str = "host"
+    expected_calls: int = 1000
+    tau: float | None = None
+    strict: bool = False
+    contest: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Specialization:
+    """One kind of call: what was built for it, or None where eager runs, with the reason."""
+
+    captured: Captured | None
+    executable: Executable | None
+    written: tuple[int, ...]
+    reason: str
+
+
+class CompiledFunction:
+    """What `fb.compile` returns. `plan`, `executable` and `reason` are those of the latest kind of call."""
+
+    def __init__(self, fn: Callable[..., Any], options: Options) -> None:
+        self.fn = fn
+        self.options = options
+        self._table: dict[guards.Key, Specialization] = {}
+        self._lock = threading.RLock()
+        self._said: set[str] = set()
+        self._latest: Specialization | None = None
+        functools.update_wrapper(self, fn, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        reason = self._eager_reason(args, kwargs)
+        if reason:
+            return self._eager(reason, args, kwargs)
+        key = guards.call_key(self.fn, args, kwargs)
+        if key is None:
+            return self._eager("an argument is not a plain CPU tensor or a Python constant", args, kwargs)
+        spec = self._table.get(key)
+        if spec is None:
+            spec = self._specialize(key, args, kwargs)
+        self._latest = spec
+        if spec.executable is None or spec.captured is None:
+            return self._eager(spec.reason, args, kwargs)
+        inputs = spec.captured.bind(args, kwargs)
+        if spec.written and guards.overlaps(inputs, spec.written):
+            return self._eager("an input that the function writes shares memory with another", args, kwargs)
+        return spec.captured.unflatten(spec.executable.run(inputs))
+
+    @property
+    def executable(self) -> Executable | None:
+        """What the latest call ran; None before the first call and where eager runs."""
+        return self._latest.executable if self._latest else None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the latest call's kind."""
+        return self.executable.plan if self.executable else None
+
+    @property
+    def reason(self) -> str:
+        """Why the latest call ran eagerly; empty where it did not."""
+        return self._latest.reason if self._latest else ""
+
+    def _eager_reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        if settings.current().disable:
+            return "FB_DISABLE is set"
+        if not guards.dispatch_is_plain():
+            return "a dispatch mode, autocast or a transform is active"
+        if guards.wants_grad(self.fn, args, kwargs):
+            return "gradients are recorded (kernels are for inference: call under torch.no_grad())"
+        return ""
+
+    def _eager(self, reason: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if reason != "FB_DISABLE is set" and not reason.startswith("measured"):
+            self._say(reason)
+        return self.fn(*args, **kwargs)
+
+    def _say(self, reason: str) -> None:
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        if self.options.strict:
+            raise FallbackError(f"{name} would run eagerly: {reason}")
+        if reason not in self._said:
+            self._said.add(reason)
+            warnings.warn(f"{name} runs eagerly: {reason}", EagerNotice, stacklevel=4)
+
+    def _specialize(self, key: guards.Key, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialization:
+        with self._lock:
+            found = self._table.get(key)
+            if found is not None:
+                return found
+            if len(self._table) >= SPECIALIZATIONS:
+                return Specialization(None, None, (), f"it was compiled for {SPECIALIZATIONS} kinds of call already")
+            spec = self._make(args, kwargs)
+            self._table[key] = spec
+            return spec
+
+    def _make(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialization:
+        try:
+            captured = capture(self.fn, args, kwargs)
+            executable = self._build(captured)
+        except CaptureError as error:
+            return Specialization(None, None, (), str(error))
+        except FuseboundError as error:
+            if self.options.strict:
+                raise
+            return Specialization(None, None, (), str(error))
+        targets = {m.target for m in captured.graph.mutations}
+        written = tuple(i for i, v in enumerate(captured.graph.input_ids) if v in targets)
+        if not executable.kernels:
+            return Specialization(captured, None, (), "measured: no group of operators is worth a kernel")
+        if self.options.contest and not written and loses(executable, captured, args, kwargs):
+            return Specialization(captured, None, (), "measured: eager is faster on these inputs")
+        return Specialization(captured, executable, written, "")
+
+    def _build(self, captured: Captured) -> Executable:
+        o = self.options
+        target = get(o.hardware)
+        plan = make_plan(
+            captured.graph, target=target, policy=o.policy, numerics=o.numerics, tau=o.tau,
+            expected_calls=o.expected_calls,
+        )  # fmt: skip
+        return build(plan, captured, target=target)
+
+
+def compile(fn: Callable[..., Any], options: Options) -> CompiledFunction:
+    """Wrap a function or module; nothing is compiled before the first call."""
+    return CompiledFunction(fn, options)

@@ -1,0 +1,151 @@
+"""A built plan: steps that run kernels and framework operators over a table of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from fusebound.codegen.build import Kernel
+from fusebound.ir.graph import Graph
+from fusebound.plan.plan import Group, Plan
+from fusebound.runtime.steps import Step, framework_step, kernel_step
+
+
+class Bound(Protocol):
+    """What the executable needs of a captured function."""
+
+    graph: Graph
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
+
+    def unflatten(self, values: list[Any]) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds spent building: per kernel, lowering and compiling."""
+
+    kernel: str
+    lower_s: float
+    compile_s: float
+    cached: bool
+
+
+class Executable:
+    """Runs a plan. Call it like the user's function; it must be called with inputs of the captured kind.
+
+    `kernels` are in execution order; `poison` fills every buffer that a kernel writes with NaN (or a large integer)
+    before it runs, so that an element that is not written shows.
+    """
+
+    def __init__(self, plan: Plan, captured: Bound, kernels: dict[str, Kernel], *, threads: int = 0) -> None:
+        self.plan = plan
+        self.captured = captured
+        self.kernels = tuple(kernels[g.id] for g in plan.groups if g.id in kernels)
+        self.poison = False
+        self.threads = threads
+        graph = captured.graph
+        self._slot = {v: i for i, v in enumerate(graph.values)}
+        self._inputs = [self._slot[v] for v in graph.input_ids]
+        targets = {m.source: m.target for m in graph.mutations}
+        direct = self._direct(graph, plan, kernels)
+        self._steps: list[tuple[Group, Step]] = []
+        for group in plan.groups:
+            if group.id in kernels:
+                step = kernel_step(graph, kernels[group.id], self._slot, direct, self)
+            else:
+                step = framework_step(graph, graph.user[group.users[0]], self._slot, captured)
+            self._steps.append((group, step))
+        self._drop = self._lifetimes(graph, plan)
+        self._copies = [
+            (self._slot[m.target], self._slot[m.source]) for m in graph.mutations if m.source not in direct
+        ]  # fmt: skip
+        self._outputs = [self._slot[targets.get(v, v)] for v in graph.outputs]
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        return tuple(Timing(k.name, k.lower_s, k.compile_s, k.cached) for k in self.kernels)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on the user's arguments and return the user's structure of outputs."""
+        return self.captured.unflatten(self.run(self.captured.bind(args, kwargs)))
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run on flat inputs (in the order of the graph's); returns flat outputs."""
+        env = self._start(inputs)
+        with torch.no_grad():
+            for (_, step), drop in zip(self._steps, self._drop, strict=True):
+                step(env)
+                for i in drop:
+                    env[i] = None
+            return self._finish(env)
+
+    def profile(self, args: tuple[Any, ...], rounds: int = 5, clock: Callable[[], float] | None = None) -> dict[str, float]:
+        """Median microseconds of every step, by group id, over some rounds."""
+        import statistics
+        import time
+
+        now = clock or time.perf_counter
+        samples: dict[str, list[float]] = {g.id: [] for g, _ in self._steps}
+        for _ in range(rounds):
+            env = self._start(self.captured.bind(args, {}))
+            with torch.no_grad():
+                for (group, step), drop in zip(self._steps, self._drop, strict=True):
+                    start = now()
+                    step(env)
+                    samples[group.id].append((now() - start) * 1e6)
+                    for i in drop:
+                        env[i] = None
+                self._finish(env)
+        return {g: statistics.median(s) for g, s in samples.items()}
+
+    def _start(self, inputs: Sequence[Any]) -> list[Any]:
+        env: list[Any] = [None] * len(self._slot)
+        for slot, value in zip(self._inputs, inputs, strict=True):
+            env[slot] = value
+        return env
+
+    def _finish(self, env: list[Any]) -> list[Any]:
+        """Copy mutations back once nothing reads the old contents any more, and collect the outputs."""
+        for target, source in self._copies:
+            if env[target] is not env[source]:
+                env[target].copy_(env[source])
+        return [env[i] for i in self._outputs]
+
+    def _direct(self, graph: Graph, plan: Plan, kernels: dict[str, Kernel]) -> dict[str, str]:
+        """Mutations that a kernel writes straight into their input: the last step that touches its memory."""
+        chosen: dict[str, str] = {}
+        for i, group in enumerate(plan.groups):
+            if group.id not in kernels:
+                continue
+            later = {v for g in plan.groups[i + 1 :] for v in g.inputs}
+            for value, target in kernels[group.id].in_place.items():
+                touched = _views_of(graph, target)
+                if not touched & later and not touched & set(graph.outputs):
+                    chosen[value] = target
+        return chosen
+
+    def _lifetimes(self, graph: Graph, plan: Plan) -> list[list[int]]:
+        """Slots whose last reader is each step."""
+        keep = set(graph.outputs) | graph.escaping | set(graph.input_ids)
+        last: dict[str, int] = {}
+        for i, group in enumerate(plan.groups):
+            for v in (*group.inputs, *group.outputs):
+                last[v] = i
+        drops: list[list[int]] = [[] for _ in plan.groups]
+        for v, i in last.items():
+            if v not in keep:
+                drops[i].append(self._slot[v])
+        return drops
+
+
+def _views_of(graph: Graph, value: str) -> set[str]:
+    """A value and everything that eager would make a view of it."""
+    found = {value}
+    for n in graph.nodes:
+        if n.inputs and n.inputs[0] in found and graph.user[n.user].kind == "move":
+            found.update(n.outputs)
+    return found

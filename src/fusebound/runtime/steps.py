@@ -1,0 +1,87 @@
+"""One step of an executable: a function that reads and fills the table of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from fusebound.capture.replay import inputs_of, prepare
+from fusebound.codegen.build import Kernel
+from fusebound.ir.graph import Graph, UserOp
+from fusebound.runtime.launch import launcher
+from fusebound.runtime.pool import pool
+
+Step = Callable[[list[Any]], None]
+
+
+class Switches(Protocol):
+    """What a step asks its executable at every run."""
+
+    poison: bool
+    threads: int
+
+
+def kernel_step(
+    graph: Graph, kernel: Kernel, slot: Mapping[str, int], direct: Mapping[str, str], switches: Switches
+) -> Step:
+    """Run a kernel: outputs come from the pool, except those that are written straight into an input."""
+    reads = [(slot[v], _strides(graph, v)) for v in kernel.inputs]
+    writes = [(slot[v], _allocator(graph, v), slot[direct[v]] if v in direct else -1) for v in kernel.outputs]
+    elements = max(graph.values[v].numel for v in (*kernel.inputs, *kernel.outputs))
+    launch = launcher(kernel, elements, switches.threads)
+
+    def step(env: list[Any]) -> None:
+        addresses: list[int] = []
+        alive: list[torch.Tensor] = []
+        for i, strides in reads:
+            t = env[i]
+            if t.stride() != strides:
+                t = _restride(t, strides)
+                alive.append(t)
+            addresses.append(t.data_ptr())
+        for i, allocate, target in writes:
+            t = allocate() if target < 0 else env[target]
+            if switches.poison and target < 0:
+                _poison(t)
+            env[i] = t
+            addresses.append(t.data_ptr())
+        launch(addresses)
+
+    return step
+
+
+def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: Any) -> Step:
+    """Run one user operator through the framework."""
+    call = prepare(op, getattr(captured, "modules", None))
+    reads = [slot[v] for v in inputs_of(op)]
+    writes = [slot[v] for v in op.outputs]
+
+    def step(env: list[Any]) -> None:
+        for i, value in zip(writes, call([env[i] for i in reads]), strict=True):
+            env[i] = value
+
+    return step
+
+
+def _strides(graph: Graph, value: str) -> tuple[int, ...]:
+    return tuple(s for s in graph.values[value].strides if isinstance(s, int))
+
+
+def _allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:
+    v = graph.values[value]
+    shape = tuple(d for d in v.shape if isinstance(d, int))
+    return pool.allocator(shape, _strides(graph, value), getattr(torch, v.dtype))
+
+
+def _restride(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """A copy with the strides that the kernel was compiled for (an operator chose another layout this time)."""
+    if t.numel() == 0 or all(n == 1 or a == b for n, a, b in zip(t.shape, t.stride(), strides, strict=True)):
+        return t
+    out = torch.empty_strided(t.shape, strides, dtype=t.dtype)
+    return out.copy_(t)
+
+
+def _poison(t: torch.Tensor) -> None:
+    t.fill_(float("nan") if t.dtype.is_floating_point else True if t.dtype == torch.bool else 77)
