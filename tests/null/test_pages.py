@@ -1,0 +1,64 @@
+"""Every code's page: readable, complete, and its embedded graph yields the code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fusebound import target
+from fusebound.errors import UsageError
+from fusebound.gates import pages
+from fusebound.gates.base import Facts
+from fusebound.gates.decide import judge
+from fusebound.gates.pages import Example
+from fusebound.ir.spec import verify
+from fusebound.ir.text import parse_graph, print_graph
+
+GATE_CODES = [c for c in pages.codes() if c.startswith("F")]
+
+
+def _facts(e: Example) -> Facts:
+    s = e.settings
+    return Facts(
+        target.get(s.get("hardware", "cpu-avx2")),
+        numerics=s.get("numerics", "accurate"),
+        tau=float(s["tau"]) if "tau" in s else None,
+        expected_calls=int(s.get("expected_calls", "1000")),
+        policy=s.get("policy", "tile"),
+    )
+
+
+@pytest.mark.parametrize("code", GATE_CODES)
+def test_the_example_of_a_page_yields_its_code(code: str) -> None:
+    e = pages.example(code)
+    verify(e.graph)
+    assert parse_graph(print_graph(e.graph)) == e.graph
+    verdict = judge(e.candidate(), _facts(e))
+    facts = [x.quantity for v in verdict.verdicts for x in v.evidence]
+    assert code in verdict.codes or any(f"({code})" in q for q in facts), (verdict.codes, facts)
+
+
+@pytest.mark.parametrize("code", pages.codes())
+def test_a_page_has_its_parts(code: str) -> None:
+    text = pages.page(code)
+    assert re.match(rf"# {code}: \S.*\n\n", text)
+    assert pages.title(code) and not pages.title(code).endswith(".")
+    assert "## Why it matters\n" in text
+    assert len(text.split("## Why it matters")[0]) > 150, "it says what the code means"
+    if code.startswith("F"):
+        assert re.search(r"^\*\*Gate\*\* \w+ · \*\*State\*\* ", text, re.MULTILINE)
+        assert text.index("## Why it matters") < text.index("## Example")
+
+
+def test_pages_are_found_in_any_case_and_misses_are_answered() -> None:
+    assert pages.page("f101") == pages.page("F101")
+    with pytest.raises(UsageError) as e:
+        pages.page("F1011")
+    assert "F101" in e.value.hint
+
+
+def test_repeat_lines_count_up_and_down() -> None:
+    g = pages.example("F301").graph
+    assert g.node["power.19"].inputs == ("power.18", "x")
+    assert g.node["sum.18"].inputs == ("sum.17", "power.1")
