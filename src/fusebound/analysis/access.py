@@ -1,7 +1,8 @@
 """Which elements of a value a node needs: index maps and regions of every primitive's operands.
 
-A `Region` is a rectangular lattice, one `(start, count, step)` per axis. `needed` maps a region of a node's result
-back to the region of one operand; `demand` does so for a whole kernel and says what it really reads from memory.
+A `Region` is a rectangular lattice, one `(start, count, step)` per axis. `needed` maps a region of a node's
+result back to the region of one operand; `demand` does so for a whole kernel and says what it really reads
+from memory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def whole(v: Value) -> Region:
 
 
 def needed(g: Graph, node: Node, operand: int, out: Region) -> Region | None:
-    """The elements of operand number `operand` that the elements `out` of the first result need; None for none."""
+    """The elements of operand number `operand` that the elements `out` of the first result need; None for
+    none.
+    """
     v = g.values[node.inputs[operand]]
     spec = spec_of(node.op)
     if spec is None or spec.cls == "gather":
@@ -188,7 +191,8 @@ def factor(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int
     runs: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(a) or j < len(b):
-        left, right = [], []
+        left: list[int] = []
+        right: list[int] = []
         p = q = 1
         if i < len(a):
             left.append(i)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fusebound.analysis.access import factor, integer, ints
+from fusebound.analysis.memo import per_graph
 from fusebound.ir.graph import Graph, Node, UserOp, hint
 from fusebound.ir.ops import spec_of
 
@@ -18,15 +20,25 @@ def is_move(g: Graph, user: UserOp) -> bool:
     return bool(specs) and all(s is not None and s.cls == "move" for s in specs)
 
 
-def is_view(g: Graph, user: UserOp) -> bool:
-    """Whether the framework runs this operator without moving a byte: its results share their operand's storage."""
+@per_graph
+def _view(g: Graph, name: str) -> bool:
+    user = g.user[name]
     if any(f".{c}." in f".{user.target}." for c in _COPIES):
         return False
-    return is_move(g, user) and all(viewed(g, n) for n in g.members[user.name])
+    return is_move(g, user) and all(viewed(g, n) for n in g.members[name])
+
+
+def is_view(g: Graph, user: UserOp) -> bool:
+    """Whether the framework runs this operator without moving a byte: its results share their operand's
+    storage.
+    """
+    return _view(g, user.name)
 
 
 def viewed(g: Graph, node: Node) -> bool:
-    """Whether a move primitive's result can share its operand's memory: its strides follow from the operand's."""
+    """Whether a move primitive's result can share its operand's memory: its strides follow from the
+    operand's.
+    """
     if node.op not in ("reshape", "permute", "expand", "slice"):
         return False
     to = g.values[node.out]
@@ -66,7 +78,7 @@ def _reshape_strides(
     out: list[int] = []
     for source, result in factor(shape, to):
         real = [i for i in source if shape[i] > 1]
-        if any(strides[a] != strides[b] * shape[b] for a, b in zip(real, real[1:], strict=False)):
+        if any(strides[a] != strides[b] * shape[b] for a, b in pairwise(real)):
             return None
         step = strides[real[-1]] if real else 1
         run: list[int] = []

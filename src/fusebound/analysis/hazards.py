@@ -26,7 +26,9 @@ class Hazard:
 
 
 def hazard(g: Graph, nodes: Collection[str]) -> Hazard | None:
-    """The first WAR or WAW inside a group, or None. The kernel writes a mutated input where it makes its new value."""
+    """The first WAR or WAW inside a group, or None. The kernel writes a mutated input where it makes its new
+    value.
+    """
     inside = frozenset(nodes)
     for m in g.mutations:
         maker = g.producer.get(m.source)
@@ -84,7 +86,8 @@ def _moved_read(g: Graph, inside: frozenset[str], target: str, maker: Node) -> t
 def _moves(g: Graph, n: Node, operand: int, scatter: tuple[Node, int] | None) -> str:
     """ "" when the operand is read at the result's own point, else how it is read.
 
-    A slice assignment places its source ("placed"); the slice that takes the same points out undoes it ("undone").
+    A slice assignment places its source ("placed"); the slice that takes the same points out undoes it
+    ("undone").
     """
     if n.op == "slice_scatter":
         return "placed" if operand == 1 else ""
@@ -114,7 +117,10 @@ def _waw(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard |
             continue
         if _written(g, n) != _written(g, maker) and owner[n.out] != owner[maker.out]:
             a, b = g.user[n.user].label, g.user[maker.user].label
-            text = f"{a} and {b} both write {target}, at overlapping points of different maps, and both results are kept"
+            text = (
+                f"{a} and {b} both write {target}, at overlapping points of different maps, "
+                f"and both results are kept"
+            )
             flip = "keep only the last version"
             return Hazard(
                 "F103", target, text, _show(_written(g, n)), _show(_written(g, maker)), (n.id, maker.id), flip

@@ -22,9 +22,10 @@ MAX_SLACK, MAX_ULP = 2.0, 4.0
 class ErrorFacts:
     """Errors of one output of a candidate against float64, eager and fused, on the worst data set.
 
-    `difference` is max|fused − eager|. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP of the element
-    with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong in the fused
-    result and right in eager's, `zero_changes` zeros of the wrong sign. `data` names the data set.
+    `difference` is max|fused − eager|. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP of the
+    element with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong
+    in the fused result and right in eager's, `zero_changes` zeros of the wrong sign. `data` names the data
+    set.
     """
 
     output: str

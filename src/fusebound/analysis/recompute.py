@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fusebound.analysis.roofline import bandwidth, instructions
-from fusebound.analysis.traffic import level_of
+from fusebound.analysis.traffic import level
 from fusebound.ir.graph import Graph
 from fusebound.target.target import Target
 
@@ -15,8 +15,8 @@ from fusebound.target.target import Target
 class Ways:
     """The three choices for one value and its consumers outside a group, in µs and bytes.
 
-    Sharing stores it as an extra output; recomputing evaluates its producer again in each consumer's kernel and
-    reads the producer's operands; materialising cuts the graph at the value.
+    Sharing stores it as an extra output; recomputing evaluates its producer again in each consumer's kernel
+    and reads the producer's operands; materialising cuts the graph at the value.
     """
 
     consumers_outside: int
@@ -33,7 +33,7 @@ def ways(g: Graph, value: str, nodes: Collection[str], target: Target) -> Ways:
     """Price the three ways for `value`, computed and read by `nodes`, with other consumers outside."""
     size = g.values[value].nbytes
     outside = sum(1 for n in g.consumers[value] if n.id not in nodes)
-    rate = bandwidth(level_of(size, target), target)
+    rate = bandwidth(level(g, value, target), target)
     share = size * (1 + outside)
     materialise = size * (2 + outside)
     producer = [n.id for n in g.members[g.producer[value].user]]

@@ -9,16 +9,23 @@ from math import ceil, prod
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import in_order
 from fusebound.analysis.space import Refusal, Space
-from fusebound.analysis.traffic import Traffic, kernel_traffic, level_of, user_traffic
+from fusebound.analysis.traffic import Traffic, kernel_traffic, level, user_traffic
 from fusebound.ir.graph import Graph, Node, UserOp, hint
 from fusebound.ir.ops import OPS, spec_of
 from fusebound.target.target import Target
 
 FRESH_BYTES = 8 << 20
-"""Outputs from this size up are fresh memory on every eager call (FIELD: 2.8× slower at 8 MB, 9–17× from 16 MB)."""
+"""Outputs from this size up are fresh memory on every eager call (FIELD: 2.8× slower at 8 MB, 9–17× from 16
+MB).
+"""
 
 GPU_BLOCK_POINTS = 1024
 """Points of one GPU block: 256 threads of 4 elements."""
+
+CACHED_RUNS = 20
+"""Processes that one compilation serves: kernels stay on disk until a shape, the processor or the version
+changes.
+"""
 
 _EAGER_KERNELS = {
     "rms_norm": 4,
@@ -27,7 +34,9 @@ _EAGER_KERNELS = {
     "huber_loss": 3,
     "smooth_l1_loss": 2,
 }
-"""Passes over memory of composites that ATen itself runs as several kernels (ATen's composite implementations)."""
+"""Passes over memory of composites that ATen itself runs as several kernels (ATen's composite
+implementations).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ def kernel_cost(
     """One generated kernel of `nodes`; outputs come from the pool, so they fault no pages."""
     t = traffic or kernel_traffic(g, nodes)
     compute = instructions(g, nodes, target) / target.flops
-    memory = _memory_us(t, target)
+    memory = _memory_us(g, t, target)
     spill = spill_instructions(space, target) / target.flops if isinstance(space, Space) else 0.0
     share = _share(_points(g, nodes), target)
     return _run(target.launch_us, memory / share, compute / share, 0.0, spill, target)
@@ -69,7 +78,7 @@ def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
     fresh = sum(b for b in t.writes.values() if b >= FRESH_BYTES)
     fault = fresh / 1e6 * target.page_fault_us
     share = _share(_points(g, nodes), target)
-    memory = _memory_us(t, target) * passes
+    memory = _memory_us(g, t, target) * passes
     return _run(target.framework_us * passes, memory / share, compute / share, fault, 0.0, target)
 
 
@@ -135,14 +144,16 @@ def short_name(user: UserOp) -> str:
     return parts[1] if len(parts) > 1 else user.target
 
 
-def bandwidth(level: str, target: Target) -> float:
-    """Bytes per µs of a memory level."""
-    return {"l2": target.l2_bandwidth, "l3": target.l3_bandwidth, "dram": target.dram_bandwidth}[level]
+def bandwidth(name: str, target: Target) -> float:
+    """Bytes per µs of the memory level `name`."""
+    return {"l2": target.l2_bandwidth, "l3": target.l3_bandwidth, "dram": target.dram_bandwidth}[name]
 
 
-def compile_us(nodes: Collection[str], target: Target) -> float:
-    """Time to generate and compile one kernel."""
-    return target.compile_us * len(nodes)
+def compile_us(nodes: Collection[str], target: Target, calls: int = 1) -> float:
+    """Time to generate and compile one kernel, as each of `calls` calls in every process that finds it
+    cached.
+    """
+    return target.compile_us * len(nodes) / (max(calls, 1) * CACHED_RUNS)
 
 
 def is_composite(g: Graph, user: UserOp) -> bool:
@@ -150,10 +161,14 @@ def is_composite(g: Graph, user: UserOp) -> bool:
     return sum(1 for n in g.members[user.name] if (s := OPS.get(n.op)) is not None and s.flops) > 1
 
 
-def _memory_us(t: Traffic, target: Target) -> float:
-    rate = bandwidth(level_of(t.total, target), target)
+def _memory_us(g: Graph, t: Traffic, target: Target) -> float:
+    """Every value at the bandwidth of its level; strided reads at a share of it."""
     slow = target.strided_fraction or 1.0
-    return (t.total - t.strided_bytes) / rate + t.strided_bytes / (rate * slow)
+    reads = sum(
+        size / (bandwidth(level(g, v, target), target) * (slow if v in t.strided else 1.0))
+        for v, size in t.reads.items()
+    )
+    return reads + sum(size / bandwidth(level(g, v, target), target) for v, size in t.writes.items())
 
 
 def _points(g: Graph, nodes: Collection[str]) -> int:

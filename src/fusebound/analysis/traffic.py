@@ -9,6 +9,7 @@ from functools import cached_property
 from fusebound.analysis.access import demand, elements, ints
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import boundary, in_order
+from fusebound.analysis.memo import per_graph
 from fusebound.ir.graph import Graph, UserOp, hint
 from fusebound.ir.ops import spec_of
 from fusebound.target.target import Target
@@ -65,9 +66,14 @@ def kernel_traffic(g: Graph, nodes: Collection[str]) -> Traffic:
 
 def user_traffic(g: Graph, user: UserOp) -> Traffic:
     """The traffic of one user operator run alone by the framework; a view moves nothing."""
-    if is_view(g, user):
+    return _user_traffic(g, user.name)
+
+
+@per_graph
+def _user_traffic(g: Graph, name: str) -> Traffic:
+    if is_view(g, g.user[name]):
         return Traffic({}, {}, frozenset(), 0)
-    return kernel_traffic(g, [n.id for n in g.members[user.name]])
+    return kernel_traffic(g, [n.id for n in g.members[name]])
 
 
 def unfused_bytes(g: Graph, users: Iterable[str]) -> int:
@@ -82,10 +88,35 @@ def level_of(footprint: int, target: Target) -> str:
     return "l3" if target.l3_bytes and footprint <= target.l3_bytes else "dram"
 
 
-def by_level(traffic: Traffic, target: Target) -> dict[str, int]:
+@per_graph
+def level(g: Graph, value: str, target: Target) -> str:
+    """The memory that serves a value whichever kernel reads it.
+
+    Inputs and results of the graph stay where everything that a call must touch fits; an intermediate value
+    stays where its producer's whole traffic fits, because it is read soon after.
+    """
+    maker = g.producer.get(value)
+    if maker is None or value in g.escaping:
+        return level_of(_touched(g), target)
+    user = g.user[maker.user]
+    if is_view(g, user):
+        return level(g, maker.inputs[0], target)
+    return level_of(user_traffic(g, user).total, target)
+
+
+@per_graph
+def _touched(g: Graph) -> int:
+    """Bytes of the graph's inputs and results."""
+    ends = {*g.input_ids, *g.escaping}
+    return sum(g.values[v].nbytes for v in ends if v in g.values)
+
+
+def by_level(g: Graph, traffic: Traffic, target: Target) -> dict[str, int]:
     """External bytes by the memory level that serves them, and `register`: bytes of reuse that stay on chip."""
     levels = {"register": traffic.inside, "l2": 0, "l3": 0, "dram": 0}
-    levels[level_of(traffic.total, target)] += traffic.total
+    for side in (traffic.reads, traffic.writes):
+        for v, size in side.items():
+            levels[level(g, v, target)] += size
     return levels
 
 
@@ -113,7 +144,9 @@ def _strided(g: Graph, inside: frozenset[str], reads: Iterable[str]) -> frozense
     for v in reads:
         value = g.values[v]
         moving = [i for i, d in enumerate(value.shape) if hint(d) > 1]
-        if (moving and hint(value.strides[moving[-1]]) > 1) or (moving and any(_turned(g, n.id, moving[-1]) for n in g.consumers[v] if n.id in inside)):
+        if (moving and hint(value.strides[moving[-1]]) > 1) or (
+            moving and any(_turned(g, n.id, moving[-1]) for n in g.consumers[v] if n.id in inside)
+        ):
             found.add(v)
     return frozenset(found)
 

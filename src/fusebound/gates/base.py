@@ -1,8 +1,10 @@
-"""Evidence, verdicts and what gates are asked about. A gate is a pure function `(Candidate, Facts) -> Verdict`."""
+"""Evidence, verdicts and what gates are asked about. A gate is a pure function `(Candidate, Facts) ->
+Verdict`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -10,7 +12,7 @@ from typing import Literal
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.numerics import ErrorFacts
 from fusebound.analysis.space import Refusal, Space, unify
-from fusebound.analysis.traffic import Traffic, kernel_traffic
+from fusebound.analysis.traffic import Traffic, kernel_traffic, unfused_bytes
 from fusebound.ir.graph import Graph
 from fusebound.target.target import Target
 
@@ -63,7 +65,9 @@ def _number(x: Quantity) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One gate's answer. `nodes` are the primitives concerned; a fail says in `counterfactual` what would flip it."""
+    """One gate's answer. `nodes` are the primitives concerned; a fail says in `counterfactual` what would
+    flip it.
+    """
 
     gate: str
     state: State
@@ -106,17 +110,16 @@ class Candidate:
         return kernel_traffic(self.graph, self.nodes)
 
     @cached_property
-    def traffic_a(self) -> Traffic:
-        return kernel_traffic(self.graph, self.a)
-
-    @cached_property
-    def traffic_b(self) -> Traffic:
-        return kernel_traffic(self.graph, self.b)
+    def apart_bytes(self) -> int:
+        """External bytes of the two sides as two kernels; of a finished group (`b` empty), of its operators."""
+        if not self.b:
+            return unfused_bytes(self.graph, self.users())
+        return sum(kernel_traffic(self.graph, side).total for side in (self.a, self.b))
 
     @property
     def saved_bytes(self) -> int:
         """Bytes that two kernels move and one does not."""
-        return self.traffic_a.total + self.traffic_b.total - self.traffic.total
+        return self.apart_bytes - self.traffic.total
 
     @cached_property
     def between(self) -> tuple[str, ...]:
@@ -145,7 +148,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What gates may know beside the graph. `simulated` holds errors of merged groups by their node set."""
+    """What gates may know beside the graph. `simulated` holds errors of merged groups by their node set.
+
+    While a group is still `growing`, compile time is shown but not charged: a planner charges it to the
+    finished group, once for all equal kernels (`copies`), so that the order of merges does not matter.
+    """
 
     target: Target
     numerics: str = "accurate"
@@ -153,6 +160,8 @@ class Facts:
     expected_calls: int = 1000
     policy: str = "tile"
     threshold_us: float = 0.0
+    growing: bool = False
+    copies: int = 1
     simulated: Mapping[frozenset[str], ErrorFacts] = field(default_factory=dict[frozenset[str], ErrorFacts])
 
 
@@ -161,3 +170,10 @@ def passed(
 ) -> Verdict:
     """The verdict of a gate that has no objection."""
     return Verdict(gate, "pass", OK, message, nodes, evidence)
+
+
+def first(verdicts: Iterator[Verdict | None]) -> Verdict:
+    """The first objection of a sequence of checks that ends with a pass. (A fail is falsy: `or` would skip
+    it.)
+    """
+    return next(v for v in verdicts if v is not None)

@@ -10,7 +10,9 @@ from fusebound.gates.base import OK, Candidate, Facts, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Four verdicts on one candidate, and the policy's refusal if there is one. True when all of them allow it."""
+    """Four verdicts on one candidate, and the policy's refusal if there is one. True when all of them allow
+    it.
+    """
 
     dependence: Verdict
     precision: Verdict

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fusebound.analysis.hazards import hazard
 from fusebound.analysis.recompute import Ways, ways
 from fusebound.analysis.relation import relation
 from fusebound.analysis.space import Refusal
-from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.gates.cycle import outside_path
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.ir.ops import spec_of
@@ -52,7 +54,16 @@ def boundary_code(g: Graph, user: UserOp) -> str:
 
 def check(c: Candidate, facts: Facts) -> Verdict:
     """Boundaries, then cycles, then hazards, then whether data is shared, then the iteration domain."""
-    return _boundary(c) or _cycle(c) or _hazard(c) or _unrelated(c) or _domain(c) or _fine(c, facts)
+    return first(_checks(c, facts))
+
+
+def _checks(c: Candidate, facts: Facts) -> Iterator[Verdict | None]:
+    yield _boundary(c)
+    yield _cycle(c)
+    yield _hazard(c)
+    yield _unrelated(c)
+    yield _domain(c)
+    yield _fine(c, facts)
 
 
 def _boundary(c: Candidate) -> Verdict | None:
@@ -92,7 +103,7 @@ def _hazard(c: Candidate) -> Verdict | None:
 
 
 def _unrelated(c: Candidate) -> Verdict | None:
-    if c.between or c.common:
+    if c.between or c.common or not c.b:
         return None
     a, b = (c.label(min(s, key=c.graph.position.__getitem__)) for s in (c.a, c.b))
     evidence = (Evidence("values shared", 0, ">", 0),)

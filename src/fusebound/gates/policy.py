@@ -14,9 +14,9 @@ GATE = "policy"
 def check(c: Candidate, facts: Facts) -> Verdict | None:
     """A refusal by the policy, or None where it allows the merge.
 
-    `none` fuses nothing; `elementwise` no reductions; `loop` one level of reductions with what feeds it and what
-    follows its result; `tile` and `library` whatever the gates pass. The two textbook policies have gates of their
-    own (`fusebound.textbook`) and are not judged here.
+    `none` fuses nothing; `elementwise` no reductions; `loop` one level of reductions with what feeds it and
+    what follows its result; `tile` and `library` whatever the gates pass. The two textbook policies have
+    gates of their own (`fusebound.textbook`) and are not judged here.
     """
     match facts.policy:
         case "none":

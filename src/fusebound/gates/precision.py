@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fusebound.analysis.numerics import (
     ErrorFacts,
     jump_after,
@@ -10,7 +12,7 @@ from fusebound.analysis.numerics import (
     rounding_points,
     user_casts,
 )
-from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.ir.graph import hint
 
 GATE = "precision"
@@ -20,7 +22,13 @@ def check(c: Candidate, facts: Facts) -> Verdict:
     """Under "eager" reductions stay with eager; otherwise jumps first, then the simulated error."""
     if facts.numerics == "eager":
         return _eager(c)
-    return _jump(c) or _simulated(c, facts) or _clean(c, facts)
+    return first(_checks(c, facts))
+
+
+def _checks(c: Candidate, facts: Facts) -> Iterator[Verdict | None]:
+    yield _jump(c)
+    yield _simulated(c, facts)
+    yield _clean(c, facts)
 
 
 def _eager(c: Candidate) -> Verdict:
@@ -66,7 +74,10 @@ def _simulated(c: Candidate, facts: Facts) -> Verdict | None:
     if not over:
         return None
     worst = over[0]
-    text = f"the simulated {worst.quantity} of {e.output} on {e.data} data is {worst.value:.3g}, over {worst.limit:.3g}"
+    text = (
+        f"the simulated {worst.quantity} of {e.output} on {e.data} data is {worst.value:.3g}, "
+        f"over {worst.limit:.3g}"
+    )
     flip = (
         f"tau ≥ {e.difference:.3g}"
         if facts.tau is not None

@@ -1,14 +1,16 @@
-"""Resources (F3xx): registers, tile scratch, evaluations and arguments on a CPU; registers, shared memory and blocks
+"""Resources (F3xx): registers, tile scratch, evaluations and arguments on a CPU; registers, shared memory and
+blocks
 on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 from fusebound.analysis.numerics import reduces
 from fusebound.analysis.roofline import bandwidth, spill_bytes
 from fusebound.analysis.space import Refusal, Space
-from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.target.target import Target
 
 GATE = "resources"
@@ -17,7 +19,9 @@ MAX_ARGUMENTS = 128
 """Pointers of one kernel call; CUDA passes 4 KB of parameters, and a CPU call gains nothing from more."""
 
 MAX_EVALUATIONS = 2000
-"""Primitive evaluations of one kernel body: code beyond this leaves the instruction cache and compiles for seconds."""
+"""Primitive evaluations of one kernel body: code beyond this leaves the instruction cache and compiles for
+seconds.
+"""
 
 BASE_REGISTERS = 16
 """Registers of a GPU thread for addresses, masks and loop counters."""
@@ -39,10 +43,13 @@ def check(c: Candidate, facts: Facts) -> Verdict:
             )
         text = "no common iteration space, so no kernel to count resources of"
         return Verdict(GATE, "unknown", space.code, text, space.nodes)
-    common = _arguments(c, space) or _evaluations(c, space)
-    if common is not None:
-        return common
-    return _gpu(c, facts.target, space) if facts.target.kind == "gpu" else _cpu(c, facts.target, space)
+    return first(_checks(c, facts.target, space))
+
+
+def _checks(c: Candidate, t: Target, space: Space) -> Iterator[Verdict | None]:
+    yield _arguments(c, space)
+    yield _evaluations(c, space)
+    yield _gpu(c, t, space) if t.kind == "gpu" else _cpu(c, t, space)
 
 
 def _arguments(c: Candidate, space: Space) -> Verdict | None:
@@ -86,10 +93,10 @@ def _cpu(c: Candidate, t: Target, space: Space) -> Verdict:
     saved = c.saved_bytes
     if spilled > max(saved, 0):
         return _spills(c, t, space, spilled, evidence)
-    if moved / bandwidth("l3", t) > max(saved, 0) / t.dram_bandwidth if moved else False:
+    if moved and moved / bandwidth("l3", t) > max(saved, 0) / t.dram_bandwidth:
         text = (
-            f"a row of {_names(c)} needs {space.scratch_bytes} B of scratch, more than the L2 cache ({t.l2_bytes} B), "
-            f"and moves {moved} B to the next level to save {max(saved, 0)} B"
+            f"a row of {_names(c)} needs {space.scratch_bytes} B of scratch, more than the L2 cache "
+            f"({t.l2_bytes} B), and moves {moved} B to the next level to save {max(saved, 0)} B"
         )
         flip = f"rows shorter by a factor of {space.scratch_bytes / t.l2_bytes:.2g}"
         return Verdict(GATE, "fail", "F302", text, (), evidence, flip)
@@ -99,8 +106,8 @@ def _cpu(c: Candidate, t: Target, space: Space) -> Verdict:
 def _spills(c: Candidate, t: Target, space: Space, spilled: int, evidence: tuple[Evidence, ...]) -> Verdict:
     excess = space.live_vectors - t.vector_registers
     text = (
-        f"{_names(c)} in one kernel keep {space.live_vectors} vectors live at once, {t.name} has {t.vector_registers} "
-        f"registers: spills would move {spilled} B to save {max(c.saved_bytes, 0)} B"
+        f"{_names(c)} in one kernel keep {space.live_vectors} vectors live at once, {t.name} has "
+        f"{t.vector_registers} registers: spills would move {spilled} B to save {max(c.saved_bytes, 0)} B"
     )
     facts = (
         *evidence,
@@ -113,13 +120,16 @@ def _gpu(c: Candidate, t: Target, space: Space) -> Verdict:
     evidence = _gpu_evidence(c, t, space)
     if BASE_REGISTERS + space.live_vectors > t.max_registers_per_thread:
         need = BASE_REGISTERS + space.live_vectors
-        text = f"a thread of {_names(c)} needs {need} registers at one element each; {t.name} allows {t.max_registers_per_thread}"
+        text = (
+            f"a thread of {_names(c)} needs {need} registers at one element each; {t.name} allows "
+            f"{t.max_registers_per_thread}"
+        )
         flip = f"{need - t.max_registers_per_thread} values fewer live at once"
         return Verdict(GATE, "fail", "F311", text, (), evidence, flip)
     if space.scratch_bytes > t.shared_optin_bytes:
         text = (
-            f"a row of {_names(c)} kept on chip needs {space.scratch_bytes} B of shared memory; a block of {t.name} "
-            f"may have {t.shared_optin_bytes} B"
+            f"a row of {_names(c)} kept on chip needs {space.scratch_bytes} B of shared memory; a block of "
+            f"{t.name} may have {t.shared_optin_bytes} B"
         )
         flip = f"rows shorter by a factor of {space.scratch_bytes / t.shared_optin_bytes:.2g}"
         return Verdict(GATE, "fail", "F312", text, (), evidence, flip)
@@ -135,7 +145,10 @@ def _blocks(c: Candidate, t: Target, space: Space, evidence: tuple[Evidence, ...
         Evidence("block sizes preferred", f"{sizes[0]} and {sizes[1]}", "≤", t.max_threads_per_block),
     )
     if t.registers_per_sm and registers * block > t.registers_per_sm:
-        text = f"{_names(c)} need one block of {block} threads with {registers} registers each; no SM of {t.name} holds it"
+        text = (
+            f"{_names(c)} need one block of {block} threads with {registers} registers each; no SM of "
+            f"{t.name} holds it"
+        )
         limit = t.registers_per_sm // max(registers, 1)
         return Verdict(GATE, "fail", "F313", text, (), facts, f"blocks of at most {limit} threads")
     if space.scratch_bytes > t.shared_static_bytes:

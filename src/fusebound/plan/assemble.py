@@ -15,7 +15,7 @@ from fusebound.analysis.roofline import (
     kernel_cost,
 )  # fmt: skip
 from fusebound.analysis.space import Space, unify
-from fusebound.analysis.traffic import kernel_traffic, level_of, unfused_bytes, user_traffic
+from fusebound.analysis.traffic import kernel_traffic, level, unfused_bytes, user_traffic
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.decide import judge
 from fusebound.gates.policy import check as policy_check
@@ -38,13 +38,15 @@ def assemble(
     cuts = tuple(_cuts(g, facts, roles, groups, made, decisions))
     peak = peak_bytes(g, [frozenset(x.nodes) for x in made])
     return Plan(
-        g.key, g, facts.policy, facts.numerics, facts.target.name, made, cuts, tuple(decisions), predicted, bound,
-        gap, peak, round(eager_us(g, facts.target), 4), facts.tau, facts.expected_calls,
+        g.key, g, facts.policy, facts.numerics, facts.target.name, made, cuts, tuple(decisions), predicted,
+        bound, gap, peak, round(eager_us(g, facts.target), 4), facts.tau, facts.expected_calls,
     )  # fmt: skip
 
 
 def absorb_views(g: Graph, facts: Facts, roles: Roles, groups: Contracted) -> None:
-    """Put a view into the one kernel that reads it, last views first, where the kernel then still has a space."""
+    """Put a view into the one kernel that reads it, last views first, where the kernel then still has a
+    space.
+    """
     for u in reversed(g.user_ops):
         if u.name not in roles.views or any(v in g.escaping for v in u.outputs):
             continue
@@ -72,8 +74,8 @@ def _group(g: Graph, facts: Facts, groups: Contracted, i: int, id: str) -> Group
         us = sum(eager_cost(g, u, facts.target).total for u in busy)
         after = sum(user_traffic(g, u).total for u in busy)
     return Group(
-        id, "kernel" if kernel else "framework", users, tuple(n.id for n in in_order(g, nodes)), inputs, outputs,
-        round(us, 4), unfused_bytes(g, users), after, len(busy),
+        id, "kernel" if kernel else "framework", users, tuple(n.id for n in in_order(g, nodes)), inputs,
+        outputs, round(us, 4), unfused_bytes(g, users), after, len(busy),
     )  # fmt: skip
 
 
@@ -93,12 +95,13 @@ def _worth_a_kernel(g: Graph, facts: Facts, nodes: frozenset[str]) -> bool:
     if policy_check(one, facts) is not None or (facts.numerics == "eager" and space.reduced):
         return False
     t = facts.target
-    after = kernel_cost(g, nodes, t, space).total + compile_us(nodes, t) / max(facts.expected_calls, 1)
+    after = kernel_cost(g, nodes, t, space).total + compile_us(nodes, t, facts.expected_calls)
     return after < eager_cost(g, busy[0], t).total
 
 
 def _cuts(
-    g: Graph, facts: Facts, roles: Roles, groups: Contracted, made: Sequence[Group], decisions: Sequence[Decision]
+    g: Graph, facts: Facts, roles: Roles, groups: Contracted, made: Sequence[Group],
+    decisions: Sequence[Decision],
 ) -> Iterator[Cut]:  # fmt: skip
     """One cut for every value that one group computes and another reads, views looked through."""
     last = {(d.a, d.b): d for d in decisions if not d.accepted}
@@ -121,14 +124,16 @@ def _stake(g: Graph, facts: Facts, group: Group, value: str) -> tuple[int, float
     size = g.values[value].nbytes
     inside = frozenset(group.nodes)
     kept = value in g.escaping or any(c.id not in inside for c in g.consumers[value])
-    rate = bandwidth(level_of(size, facts.target), facts.target)
+    rate = bandwidth(level(g, value, facts.target), facts.target)
     return size * (1 if kept else 2), round(2 * size / rate, 4)
 
 
 def _reason(
     g: Graph, facts: Facts, roles: Roles, groups: Contracted, a: str, b: str, old: Decision | None
 ) -> tuple[str, str]:  # fmt: skip
-    """Why two operators in different groups are not one kernel: the boundary, the refusal on record, or a fresh one."""
+    """Why two operators in different groups are not one kernel: the boundary, the refusal on record, or a
+    fresh one.
+    """
     for u in (a, b):
         if u in roles.boundaries:
             return roles.boundaries[u], f"{g.user[u].label} runs through the framework"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fusebound.analysis.alias import is_view
 from fusebound.gates.dependence import boundary_code
@@ -12,7 +13,9 @@ from fusebound.ir.graph import Graph, UserOp
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """User operator `a` feeds `b` with `value`, or both read it (`sibling`); `bytes` is the size of the value."""
+    """User operator `a` feeds `b` with `value`, or both read it (`sibling`); `bytes` is the size of the
+    value.
+    """
 
     a: str
     b: str
@@ -71,7 +74,9 @@ def raw_edges(g: Graph, r: Roles) -> Iterator[Edge]:
 
 
 def sibling_edges(g: Graph, r: Roles) -> Iterator[Edge]:
-    """Neighbouring fusable readers of one value, in graph order: two by two, so that many readers stay linear."""
+    """Neighbouring fusable readers of one value, in graph order: two by two, so that many readers stay
+    linear.
+    """
     readers: dict[str, list[str]] = {}
     for n in g.nodes:
         if not r.fusable(n.user):
@@ -83,7 +88,7 @@ def sibling_edges(g: Graph, r: Roles) -> Iterator[Edge]:
                 if n.user not in users[-1:]:
                     users.append(n.user)
     for v, users in readers.items():
-        for a, b in zip(users, users[1:], strict=False):
+        for a, b in pairwise(users):
             if a != b and g.values[v].numel > 1:
                 yield Edge(a, b, v, g.values[v].nbytes, sibling=True)
 

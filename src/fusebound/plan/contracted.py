@@ -45,7 +45,8 @@ class Contracted:
         return self._reach(groups) is None
 
     def merge(self, groups: Collection[int]) -> int:
-        """Contract groups that `returns` is False for; the first in order gives its id. Linear in the window of
+        """Contract groups that `returns` is False for; the first in order gives its id. Linear in the window
+        of
         the order between the first and the last."""
         after = self._reach(groups)
         if after is None:

@@ -8,7 +8,7 @@ from fusebound.analysis.access import demand, elements
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.roofline import bandwidth, eager_cost, instructions, kernel_cost
 from fusebound.analysis.space import Refusal, Space, unify
-from fusebound.analysis.traffic import level_of
+from fusebound.analysis.traffic import level
 from fusebound.gates.dependence import boundary_code
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.candidates import origin, roles
@@ -34,8 +34,8 @@ def lower_bound_us(g: Graph, target: Target) -> float:
     """A time that no plan of this graph beats under the model of `analysis.roofline`.
 
     Boundaries run through the framework in every plan. The other operators must at least be launched once for
-    every time that they alternate with boundaries on a path, read what enters them from outside once and write what
-    leaves them once, and compute every primitive once.
+    every time that they alternate with boundaries on a path, read what enters them from outside once and
+    write what leaves them once, and compute every primitive once.
     """
     fixed = 0.0
     light: list[UserOp] = []
@@ -45,18 +45,14 @@ def lower_bound_us(g: Graph, target: Target) -> float:
         elif not is_view(g, u):
             light.append(u)
     nodes = frozenset(n.id for u in light for n in g.members[u.name])
-    memory = sum(size / bandwidth(level_of(size, target), target) for size in _must_move(g, nodes))
+    memory = sum(size / bandwidth(level(g, v, target), target) for v, size in _must_move(g, nodes))
     compute = instructions(g, nodes, target) / target.flops
     launch = min(target.launch_us, target.framework_us)
     return fixed + launch * _alternations(g, {u.name for u in light}) + max(memory, compute)
 
 
-def _must_move(g: Graph, nodes: frozenset[str]) -> list[int]:
-    """Bytes of every value that light operators read from or leave to the rest of the world.
-
-    A kernel that touches a value has at least that value's footprint, so the level of the value's own size bounds
-    the bandwidth.
-    """
+def _must_move(g: Graph, nodes: frozenset[str]) -> list[tuple[str, int]]:
+    """The values that light operators read from or leave to the rest of the world, with the bytes of each."""
     kinds = roles(g)
     read: dict[str, int] = {}
     for user in dict.fromkeys(g.node[i].user for i in nodes):
@@ -65,8 +61,8 @@ def _must_move(g: Graph, nodes: frozenset[str]) -> list[int]:
             if maker is None or maker.name in kinds.boundaries:
                 size = elements(g.values[v], regions) * g.values[v].type.itemsize
                 read[base] = max(read.get(base, 0), size)
-    written = (g.values[v].nbytes for i in nodes for v in g.node[i].outputs if _leaves(g, v, nodes))
-    return [*read.values(), *written]
+    written = ((v, g.values[v].nbytes) for i in nodes for v in g.node[i].outputs if _leaves(g, v, nodes))
+    return [*read.items(), *written]
 
 
 def _leaves(g: Graph, value: str, nodes: frozenset[str]) -> bool:

@@ -18,8 +18,8 @@ from fusebound.target.target import Target
 class Why:
     """The four verdicts on one pair of user operators, and where the plan puts them.
 
-    `fused` says whether the plan has them in one kernel (None without a plan); `group` are the operators that were
-    judged together; `saved_bytes` is what one kernel saves against two.
+    `fused` says whether the plan has them in one kernel (None without a plan); `group` are the operators that
+    were judged together; `saved_bytes` is what one kernel saves against two.
     """
 
     a: UserOp
@@ -64,7 +64,9 @@ class Why:
 
 
 def can_fuse(g: Graph, a: str, b: str, facts: Facts) -> Why:
-    """Judge two user operators of a graph alone, with the views between them. Raises UsageError for unknown names."""
+    """Judge two user operators of a graph alone, with the views between them. Raises UsageError for unknown
+    names.
+    """
     first, second = _pair(g, a, b)
     return _judged(g, facts, first, second, _nodes(g, first), _nodes(g, second), {}, None)
 

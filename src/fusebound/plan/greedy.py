@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fusebound.analysis.numerics import ErrorFacts
+from fusebound.analysis.roofline import busy_users
+from fusebound.analysis.shape import structure
 from fusebound.errors import UsageError
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.decide import Judgement, judge
@@ -21,7 +24,8 @@ from fusebound.target.target import Target
 Simulate = Callable[[Graph, frozenset[str]], ErrorFacts | None]
 
 ROUNDS = 3
-"""Passes over the edges: a merge can make another one legal that was refused before (a cycle closed, a gain)."""
+"""Passes over the edges: a merge can make another one legal that was refused before (a cycle closed, a gain).
+"""
 
 _NEVER = ("F1", "F2", "F5", "F6", "F9")
 """Refusals that a larger group keeps: everything but resources and gain; F101 is asked again."""
@@ -43,13 +47,38 @@ class Search:
     never: dict[int, dict[int, Judgement]] = field(default_factory=dict[int, dict[int, Judgement]])
 
     def run(self) -> None:
-        """Merge until no candidate passes."""
+        """Merge until no candidate passes, then charge every finished group with its compile time."""
         for _ in range(ROUNDS):
             before = len(self.groups.users)
             self._pass(raw_edges(self.g, self.roles))
             self._pass(sibling_edges(self.g, self.roles))
             if len(self.groups.users) == before:
-                return
+                break
+        self._charge()
+
+    def _charge(self) -> None:
+        """Dissolve groups whose kernel saves less over the expected calls than it costs to compile."""
+        merged = [i for i in self.groups.live() if len(self.groups.users[i]) > 1]
+        keys = {i: structure(self.g, self.groups.nodes[i]) for i in merged}
+        copies = Counter(keys.values())
+        kept: list[list[int]] = []
+        for i in merged:
+            facts = replace(self.facts, growing=False, copies=copies[keys[i]])
+            if self._pays(i, facts):
+                kept.append(self.groups.users[i])
+        if len(kept) < len(merged):
+            self.groups = Contracted(self.g)
+            for users in kept:
+                self.groups.merge(users)
+
+    def _pays(self, group: int, facts: Facts) -> bool:
+        c = Candidate(self.g, self.groups.nodes[group], frozenset(), acyclic=True)
+        judgement = judge(c, facts)
+        if not judgement.gain:
+            busy = [u.name for u in busy_users(self.g, c.nodes)]
+            step = len(self.decisions)
+            self.decisions.append(Decision(step, busy[0], busy[-1], False, judgement, len(c.users())))
+        return bool(judgement.gain)
 
     def _pass(self, edges: Iterable[Edge]) -> None:
         heap = [(-e.bytes, k, e) for k, e in enumerate(edges)]
@@ -75,7 +104,7 @@ class Search:
             self._remember(a, b, judgement)
 
     def _judge(self, c: Candidate) -> Judgement:
-        facts = self.facts
+        facts = replace(self.facts, growing=True)
         if self.simulate is not None:
             found = self.simulate(self.g, c.nodes)
             if found is not None:
@@ -126,14 +155,14 @@ class Search:
 
 
 def plan(
-    graph: Graph, *, target: Target, policy: str = "tile", numerics: str = "accurate", tau: float | None = None,
-    expected_calls: int = 1000, facts: Mapping[frozenset[str], ErrorFacts] | Simulate | None = None,
+    graph: Graph, *, target: Target, policy: str = "tile", numerics: str = "accurate",
+    tau: float | None = None, expected_calls: int = 1000, facts: Mapping[frozenset[str], ErrorFacts] | Simulate | None = None,
 ) -> Plan:  # fmt: skip
     """Plan a graph for a target. Pure: the same arguments give the same plan.
 
-    `facts` are simulated errors by node set, or a function that simulates a candidate; without it candidates whose
-    roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError for an unknown
-    policy or numerics.
+    `facts` are simulated errors by node set, or a function that simulates a candidate; without it candidates
+    whose roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError for
+    an unknown policy or numerics.
     """
     if policy not in POLICIES:
         raise UsageError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")

@@ -23,8 +23,9 @@ FORMAT = "fusebound.plan/1"
 class Group:
     """What runs as one step: a generated kernel, or one user operator through the framework.
 
-    `users` and `nodes` are in graph order; `inputs` and `outputs` are value ids that it reads and stores. Bytes are
-    external traffic of the operators one by one (`before`) and of the group (`after`); times are µs.
+    `users` and `nodes` are in graph order; `inputs` and `outputs` are value ids that it reads and stores.
+    Bytes are external traffic of the operators one by one (`before`) and of the group (`after`); times are
+    µs.
     """
 
     id: str
@@ -125,7 +126,9 @@ class Plan:
 
     @staticmethod
     def load(path: str | Path, graph: Graph | None = None) -> Plan:
-        """Read a plan; raises FormatError for a missing or damaged file, or a plan of a graph other than `graph`."""
+        """Read a plan; raises FormatError for a missing or damaged file, or a plan of a graph other than
+        `graph`.
+        """
         from fusebound.plan.record import read_plan
 
         return read_plan(Path(path), graph)

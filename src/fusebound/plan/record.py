@@ -17,8 +17,8 @@ from fusebound.plan.plan import FORMAT, Cut, Decision, Group, Plan
 _GROUP = ("id", "kind", "users", "nodes", "inputs", "outputs", "predicted_us", "bytes_before", "bytes_after",
           "launches_before")  # fmt: skip
 _CUT = ("producer", "consumer", "value", "code", "message", "bytes", "cost_us")
-_PLAIN = ("policy", "numerics", "target", "tau", "expected_calls", "predicted_us", "eager_us", "lower_bound_us", "gap",
-          "peak_bytes")  # fmt: skip
+_PLAIN = ("policy", "numerics", "target", "tau", "expected_calls", "predicted_us", "eager_us",
+          "lower_bound_us", "gap", "peak_bytes")  # fmt: skip
 _GATES = ("dependence", "precision", "resources", "gain")
 
 Json = dict[str, object]
@@ -88,7 +88,8 @@ def require_graph(plan: Plan, graph: Graph, where: str = "plan") -> None:
     """Raise FormatError unless the plan was made for this very graph."""
     if plan.graph_key != graph.key:
         raise FormatError(
-            f"the plan belongs to another graph ({plan.graph.name}, {plan.graph_key}), not to {graph.name} ({graph.key})",
+            f"the plan belongs to another graph ({plan.graph.name}, {plan.graph_key}), "
+            f"not to {graph.name} ({graph.key})",
             where=where, hint="shapes, types or operators changed since: plan again",
         )  # fmt: skip
 
