@@ -36,7 +36,7 @@ def shared() -> Path:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden(name, text)` compares with tests/golden/name; `--update-golden` rewrites it, a missing one fails."""
+    """`golden(name, text)` compares with tests/golden/name; `--update-golden` rewrites it."""
     update = request.config.getoption("--update-golden")
 
     def check(name: str, text: str) -> None:

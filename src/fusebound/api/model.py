@@ -11,20 +11,22 @@ from fusebound import scenarios
 from fusebound.errors import UsageError
 
 if TYPE_CHECKING:
+    from fusebound.ir.graph import Graph
     from fusebound.plan.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A program with example inputs. `plan` is set where MODEL was a saved plan.
+    """A program with example inputs. `fn` is a callable or an nn.Module.
 
-    `fn` is a callable or an nn.Module; `args` and `kwargs` are its example inputs.
+    `graph` is set where MODEL was a graph in a file, which is not captured anew; `plan` where it was a plan.
     """
 
     name: str
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    graph: Graph | None = None
     plan: Plan | None = None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fusebound.api.loaded import LoadedGraph
 from fusebound.api.model import Model
-from fusebound.errors import UsageError
 
 if TYPE_CHECKING:
     from fusebound.capture.torch import Captured
@@ -14,22 +14,21 @@ if TYPE_CHECKING:
     from fusebound.plan.plan import Plan
     from fusebound.runtime.executable import Executable
     from fusebound.target.target import Target
+    from fusebound.verify.result import VerifyResult
 
 
-def capture_model(model: Model) -> Captured:
-    """Trace a model on its example inputs. A saved plan brings its own graph, which replaces the traced one.
+def capture_model(model: Model) -> Captured | LoadedGraph:
+    """Trace a model on its example inputs; a graph from a file keeps its own names and lines.
 
-    Raises CaptureError with the user's line, and UsageError (E108) if a plan's graph has other inputs.
+    Raises CaptureError with the user's line.
     """
     from fusebound.capture.torch import capture
 
     captured = capture(model.fn, model.args, dict(model.kwargs))
-    if model.plan is None:
+    if model.graph is None:
         return captured
-    graph = model.plan.graph
-    if len(graph.inputs) != len(captured.graph.inputs):
-        raise UsageError("the plan's graph does not fit its own inputs", where=model.name, code="E108")
-    return replace(captured, graph=graph)
+    assert captured.program is not None
+    return LoadedGraph(model.graph, captured.program, model.fn)
 
 
 def make_plan(
@@ -51,20 +50,17 @@ def make_plan(
     )
 
 
-def build_plan(plan: Plan, captured: Captured) -> Executable:
-    """Compile a plan's kernels. Raises UsageError (E108) if the plan is of another graph."""
-    from fusebound.runtime.executable import Executable
+def build_plan(plan: Plan, captured: Captured | LoadedGraph) -> Executable:
+    """Compile a plan's kernels for this machine. Raises UsageError (E130) if the plan is of another graph."""
+    from fusebound.engine.build import build
 
-    if plan.graph_key != captured.graph.key:
-        what = f"the plan was made for graph {plan.graph_key}, this is {captured.graph.key}"
-        raise UsageError(what, where="plan", hint="make it anew with `fusebound plan --save`", code="E108")
-    return Executable(plan, captured)
+    return build(plan, captured)
 
 
-def verify_executable(
-    exe: Executable, captured: Captured, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Check an executable against the float64 oracle."""
+def verify_built(
+    exe: Executable, captured: Captured | LoadedGraph, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> VerifyResult:
+    """Check an executable against eager and the float64 oracle, by the rules of its plan."""
     from fusebound.verify.check import verify
 
-    return verify(exe, captured, args, kwargs)
+    return verify(exe, captured, args, kwargs, numerics=exe.plan.numerics, tau=exe.plan.tau)

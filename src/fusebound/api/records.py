@@ -44,9 +44,9 @@ def _unknown(path: Path) -> FormatError:
 
 
 def from_graph(graph: Graph, name: str, plan: Plan | None = None) -> Model:
-    """A captured graph as a program again: its operators run through the framework, one by one."""
+    """A saved graph as a program again: its operators run through the framework, one by one."""
     args = tuple(_example(graph, i) for i in range(len(graph.inputs)))
-    return Model(name, program(graph), args, plan=plan)
+    return Model(name, program(graph), args, graph=graph, plan=plan)
 
 
 def _example(graph: Graph, index: int) -> Any:

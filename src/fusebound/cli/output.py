@@ -27,7 +27,7 @@ def emit(
 ) -> None:
     """Print a result in the chosen format; only that format's function is called.
 
-    `rows` yields a header first. JSON is sorted by nothing: keys keep the order of the data.
+    `rows` yields a header first. JSON keeps the order of the data.
     """
     match format:
         case "json":
@@ -35,7 +35,20 @@ def emit(
         case "csv":
             click.echo(to_csv(rows()), nl=False)
         case _:
-            text(console())
+            _print(text)
+
+
+def _print(text: Callable[[Console], None]) -> None:
+    """To a terminal with its width and colours; to a pipe as plain lines of a fixed width without padding."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        text(Console(highlight=False))
+        return
+    stream = io.StringIO()
+    width = int(os.environ.get("COLUMNS") or PIPE_WIDTH)
+    text(Console(file=stream, width=width, highlight=False, no_color=True, force_terminal=False))
+    click.echo("\n".join(line.rstrip() for line in stream.getvalue().splitlines()))
 
 
 def to_csv(rows: Iterable[Sequence[object]]) -> str:
@@ -43,13 +56,3 @@ def to_csv(rows: Iterable[Sequence[object]]) -> str:
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()
-
-
-def console() -> Console:
-    """Where text goes: the terminal's width and colours, or plain text of a fixed width in a pipe."""
-    from rich.console import Console
-
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    width = int(os.environ.get("COLUMNS") or PIPE_WIDTH)
-    return Console(highlight=False, width=width, no_color=True, force_terminal=False)

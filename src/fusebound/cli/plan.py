@@ -53,8 +53,8 @@ def _show(console: Console, report: Report, plan: Plan, shown: int) -> None:
     from fusebound.report import tables, units
 
     tables.show(console, report)
-    console.print(tables.cuts(plan.cuts, shown))
-    console.print(
-        f"\n {len(plan.decisions)} candidates judged; {units.percent(plan.gap)} above the lower bound. "
-        "`fusebound log` shows every decision, `fusebound why` one pair."
-    )
+    if plan.cuts:
+        console.print()
+        console.print(tables.cuts(plan.cuts, shown))
+    judged = units.count(len(plan.decisions), "candidate")
+    console.print(f"\n {judged} judged, {units.percent(plan.gap)} above the lower bound")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import warnings
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusebound.cli.options import Options
 from fusebound.cli.progress import Phases
 from fusebound.errors import UsageError
 
 if TYPE_CHECKING:
+    from fusebound.api.loaded import LoadedGraph
     from fusebound.api.model import Model
     from fusebound.capture.torch import Captured
     from fusebound.plan.plan import Plan
     from fusebound.runtime.executable import Executable
     from fusebound.target.target import Target
+    from fusebound.verify.result import VerifyResult
 
 HOST = "host"
 
@@ -42,7 +44,7 @@ class Session:
             return resolve(self.spec, shapes=o.shape, dtypes=o.dtype, trust=o.trust)
 
     @cached_property
-    def captured(self) -> Captured:
+    def captured(self) -> Captured | LoadedGraph:
         """The graph of the program; of a saved plan, the graph that the plan carries."""
         from fusebound.api.pipeline import capture_model
 
@@ -89,10 +91,13 @@ class Session:
         with self.phases("compile"):
             return build_plan(plan, captured)
 
-    @property
-    def inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The example inputs: (args, kwargs)."""
-        return self.model.args, dict(self.model.kwargs)
+    def verify(self) -> VerifyResult:
+        """Check the executable's numbers."""
+        from fusebound.api.pipeline import verify_built
+
+        executable, model = self.executable, self.model
+        with self.phases("verify"):
+            return verify_built(executable, self.captured, model.args, model.kwargs)
 
     def calibrate_first(self) -> None:
         """Measure this machine quickly if nobody has, so that predictions mean something."""
@@ -104,10 +109,6 @@ class Session:
         with self.phases("calibrate"):
             calibrate(quick=True)
         del self.target
-
-    def finish(self) -> None:
-        """Nothing is left to do: end the progress lines with an empty one."""
-        self.phases.say("")
 
 
 def set_threads(threads: int) -> None:

@@ -25,6 +25,8 @@ MARKS = {
     "unknown": ("?", "yellow"),
 }
 
+SIDES = ("left", "right", "left", "right", "right", "left")
+
 
 @click.command("why", short_help="The four gates for one pair.")
 @click.argument("model")
@@ -58,9 +60,8 @@ def show(console: Console, why: Why) -> None:
     console.print(f"one kernel would save {units.size(why.saved_bytes)} of traffic\n")
     for verdict in why.judgement.verdicts:
         _gate(console, verdict)
-    codes = [c for c in why.codes]
-    if codes:
-        console.print(f"more about a code: fusebound explain {codes[0]}")
+    if why.codes:
+        console.print(f"more about a code: fusebound explain {why.codes[0]}")
 
 
 def _answer(why: Why) -> str:
@@ -86,15 +87,7 @@ def _gate(console: Console, v: Verdict) -> None:
         head.append(f" {v.code}")
     console.print(head.append(f"  {v.message}"))
     if v.evidence:
-        table = plain_table(
-            ("", "left"),
-            ("", "right"),
-            ("", "left"),
-            ("", "right"),
-            ("", "left"),
-            ("", "right"),
-            ("", "left"),
-        )
+        table = plain_table(*(("", side) for side in SIDES))
         table.show_header = False
         for e in v.evidence:
             table.add_row(f"     {e.quantity}", *_cells(e))
@@ -107,20 +100,30 @@ def _gate(console: Console, v: Verdict) -> None:
 def _cells(e: Evidence) -> tuple[str, ...]:
     limited = e.limit != ""
     return (
-        number(e.value),
+        figure(e.value, e.unit),
         e.relation if limited else "",
-        number(e.limit) if limited else "",
-        e.unit,
-        f"margin {number(e.margin)}" if e.margin is not None else "",
+        figure(e.limit, e.unit) if limited else "",
+        "" if e.margin is None else f"margin {figure(e.margin, e.unit)}",
         e.source,
     )
 
 
-def number(x: float | int | str | None) -> str:
-    """A figure of evidence: integers whole, floats with four digits."""
+def figure(x: float | int | str, unit: str) -> str:
+    """A figure of evidence with its unit: bytes and times scaled, integers whole, floats with four digits."""
+    from fusebound.report import units
+
+    if isinstance(x, str):
+        return x
+    if unit == "B":
+        return units.size(int(x))
+    return units.micros(x) if unit == "µs" else f"{number(x)} {unit}".rstrip()
+
+
+def number(x: float | int) -> str:
+    """A plain number: integers whole, floats with four digits."""
     if isinstance(x, float):
         return f"{x:.4g}"
-    return f"{x:,}" if isinstance(x, int) else str(x)
+    return f"{x:,}"
 
 
 def _record(why: Why) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -122,7 +122,8 @@ class UserOp:
     @property
     def label(self) -> str:
         """How messages name it: `softmax (model.py:12)`."""
-        return f"{self.name} ({self.source})" if self.source.file else self.name
+        file = self.source.file.replace("\\", "/").rpartition("/")[2]
+        return f"{self.name} ({file}:{self.source.line})" if file else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +220,11 @@ class Graph:
 
     @cached_property
     def key(self) -> str:
-        """A content hash that plans carry to recognise their graph."""
+        """A content hash that plans carry to recognise their graph; files and lines are no part of it."""
         from fusebound.ir.text import print_graph
 
-        return hashlib.sha256(print_graph(self).encode()).hexdigest()[:16]
+        placeless = replace(self, user_ops=tuple(replace(u, source=Source()) for u in self.user_ops))
+        return hashlib.sha256(print_graph(placeless).encode()).hexdigest()[:16]
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)

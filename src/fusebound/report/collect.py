@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePath
 
 from fusebound.analysis.alias import is_view
-from fusebound.analysis.traffic import Traffic, by_level, kernel_traffic, user_traffic
+from fusebound.analysis.traffic import by_level, kernel_traffic, user_traffic
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.cost import user_op_us
 from fusebound.plan.plan import Cut, Group, Plan
@@ -54,12 +55,14 @@ def fused(graph: Graph, group: Group) -> bool:
 
 def _row(graph: Graph, group: Group, target: Target) -> GroupRow:
     working = _working(graph, group.users)
+    shown = working or [graph.user[n] for n in group.users]
     launches = len(working)
     levels = _levels(graph, group, working, target)
     return GroupRow(
         id=group.id,
         kind=group.kind,
-        operators=tuple(u.label for u in working or (graph.user[n] for n in group.users)),
+        operators=tuple(u.name for u in shown),
+        lines=_lines(shown),
         launches_before=launches,
         launches_after=1 if group.kind == "kernel" else launches,
         bytes_before=sum(x.before for x in levels if x.level != "register"),
@@ -70,19 +73,24 @@ def _row(graph: Graph, group: Group, target: Target) -> GroupRow:
     )
 
 
+def _lines(users: Iterable[UserOp]) -> tuple[str, ...]:
+    """The source lines of some operators, one range a file: `model.py:12-17`."""
+    found: dict[str, list[int]] = {}
+    for u in users:
+        if u.source.file:
+            found.setdefault(PurePath(u.source.file).name, []).append(u.source.line)
+    ranges = {file: (min(lines), max(lines)) for file, lines in found.items()}
+    return tuple(f"{f}:{low}" if low == high else f"{f}:{low}-{high}" for f, (low, high) in ranges.items())
+
+
 def _levels(graph: Graph, group: Group, working: list[UserOp], target: Target) -> tuple[LevelBytes, ...]:
     """Bytes by level of the group's operators run alone, and of the group as the plan runs it."""
-    alone = [_external(user_traffic(graph, u), target) for u in working]
+    alone = [by_level(graph, user_traffic(graph, u), target) for u in working]
     together = alone
     if group.kind == "kernel":
         traffic = kernel_traffic(graph, group.nodes)
-        together = [by_level(traffic, target)]
+        together = [by_level(graph, traffic, target)]
     return tuple(LevelBytes(level, _total(alone, level), _total(together, level)) for level in LEVELS)
-
-
-def _external(traffic: Traffic, target: Target) -> dict[str, int]:
-    """A framework operator by level; what it re-uses inside is not fusion's doing and counts as nothing."""
-    return by_level(traffic, target) | {"register": 0}
 
 
 def _total(tables: list[dict[str, int]], level: str) -> int:

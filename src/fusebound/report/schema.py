@@ -27,7 +27,7 @@ class LevelBytes:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One group of the plan, in execution order. `operators` are the user's, with their lines.
+    """One group of the plan, in execution order. `operators` are the user's, `lines` where they are written.
 
     `predicted_us` and `eager_us` are the cost model's for the group fused and for its operators run alone;
     `measured_us` is the median of the group's own step.
@@ -36,6 +36,7 @@ class GroupRow:
     id: str
     kind: str
     operators: tuple[str, ...]
+    lines: tuple[str, ...]
     launches_before: int
     launches_after: int
     bytes_before: int

@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fusebound.plan.plan import Cut
 from fusebound.report import units
-from fusebound.report.schema import GroupRow, Ratio, Remainder, Report, Shares
+from fusebound.report.schema import GroupRow, Ratio, Remainder, Report, Shares, Timing
 
 LEVEL_NAMES = {"register": "on chip", "l2": "L2", "l3": "L3", "dram": "memory"}
 REMAINDERS_SHOWN = 5
 OPERATORS_SHOWN = 6
+MEMORY = {"reused": "memory reused", "held": "outputs held alive"}
 
 
 def show(console: Console, report: Report) -> None:
     """Print everything that the report holds: the table of groups first, what limits the result last."""
-    console.print(heading(report))
-    console.print(groups(report))
-    console.print(_indented(*traffic(report)))
+    sections: list[RenderableType] = [heading(report), groups(report), traffic(report)]
     if report.errors:
-        console.print(errors(report))
-    console.print(_indented(*summary(report)))
+        sections += [errors(report), checks(report)]
+    sections.append(summary(report))
     if report.remainders:
-        console.print(remainders(report))
+        sections.append(remainders(report))
+    for section in sections:
+        console.print()
+        console.print(section)
 
 
 def heading(report: Report) -> Text:
     """One line: what, and under which policy, numerics and target."""
     host = report.target if report.calibrated else f"{report.target} (not calibrated)"
-    head = Text(f"\n{report.model}", style="bold")
+    head = Text(f" {report.model}", style="bold")
     return head.append(
         f"   policy {report.policy}, numerics {report.numerics}, target {host}", style="not bold dim"
     )
 
 
 def plain_table(*columns: tuple[str, str]) -> Table:
-    """A table without rules; a column is (title, "left" | "right"). Numbers never wrap, text folds."""
+    """A table without rules; a column is (title, "left" | "right" | "whole"). Only "left" ones fold."""
     table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="bold")
     for title, side in columns:
-        if side == "right":
-            table.add_column(title, justify="right", no_wrap=True)
-        else:
+        if side == "left":
             table.add_column(title, overflow="fold")
+        else:
+            table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)
     return table
 
 
@@ -56,65 +57,73 @@ def groups(report: Report) -> Table:
     table = plain_table(
         ("group", "left"),
         ("operators", "left"),
+        ("written at", "whole"),
         ("launches", "right"),
         ("bytes", "right"),
-        ("from", "left"),
+        ("level", "whole"),
         ("eager", "right"),
         ("predicted", "right"),
         *((("measured", "right"),) if measured else ()),
     )
     for g in report.groups:
-        cells = [g.id, operators(g), *_costs(g), units.micros(g.eager_us), units.micros(g.predicted_us)]
-        if measured:
-            cells.append(units.micros(g.measured_us))
-        table.add_row(*cells, style="" if g.kind == "kernel" else "dim")
-    table.add_section()
-    total = [
+        table.add_row(*_cells(g, measured), style="" if g.kind == "kernel" else "dim")
+    table.add_row(*_total(report, measured), style="bold")
+    return table
+
+
+def _cells(g: GroupRow, measured: bool) -> list[str]:
+    nearest = [LEVEL_NAMES[x.level] for x in g.levels if x.level != "register" and x.after]
+    return [
+        g.id if g.kind == "kernel" else "",
+        operators(g),
+        ", ".join(g.lines),
+        _arrow(str(g.launches_before), str(g.launches_after)),
+        _arrow(units.size(g.bytes_before), units.size(g.bytes_after)),
+        "/".join(nearest),
+        units.micros(g.eager_us),
+        units.micros(g.predicted_us) if g.kind == "kernel" else "",
+        *((units.micros(g.measured_us),) if measured else ()),
+    ]
+
+
+def _total(report: Report, measured: bool) -> list[str]:
+    return [
         "total",
         f"{units.count(report.operators, 'operator')}, {units.count(report.kernels, 'kernel')}",
+        "",
         _arrow(str(report.launches_before), str(report.launches_after)),
         _arrow(units.size(report.bytes_before), units.size(report.bytes_after)),
         "",
         units.micros(report.predicted_eager_us),
         units.micros(report.predicted_us),
+        *((units.micros(sum(g.measured_us or 0.0 for g in report.groups)),) if measured else ()),
     ]
-    if measured:
-        total.append(units.micros(sum(g.measured_us or 0.0 for g in report.groups)))
-    table.add_row(*total, style="bold")
-    return table
 
 
-def operators(group: GroupRow) -> Text:
-    """The operators of a group with the user's lines; a long list is cut in the middle and says so."""
+def operators(group: GroupRow) -> str:
+    """The operators of a group; of a long list the first ones and the last."""
     names = list(group.operators)
     if len(names) > OPERATORS_SHOWN:
-        hidden = len(names) - OPERATORS_SHOWN
-        names = [*names[: OPERATORS_SHOWN - 1], f"… {hidden} more …", names[-1]]
-    if group.kind != "kernel":
-        names = [f"{n} · framework" for n in names]
-    return Text(", ".join(names))
-
-
-def _costs(group: GroupRow) -> tuple[str, str, str]:
-    nearest = [LEVEL_NAMES[x.level] for x in group.levels if x.level != "register" and x.after]
-    return (
-        _arrow(str(group.launches_before), str(group.launches_after)),
-        _arrow(units.size(group.bytes_before), units.size(group.bytes_after)),
-        "/".join(nearest),
-    )
+        names = [*names[: OPERATORS_SHOWN - 1], f"… {len(names) - OPERATORS_SHOWN} more …", names[-1]]
+    return ", ".join(names)
 
 
 def _arrow(before: str, after: str) -> str:
     return after if before == after else f"{before} → {after}"
 
 
-def traffic(report: Report) -> Iterator[Text]:
+def traffic(report: Report) -> Table:
     """Bytes by memory level before and after, and the reuse that stays on chip."""
-    moved = [x for x in report.levels if x.level != "register" and (x.before or x.after)]
-    parts = [f"{LEVEL_NAMES[x.level]} {_arrow(units.size(x.before), units.size(x.after))}" for x in moved]
-    reused = sum(x.after for x in report.levels if x.level == "register")
-    line = "; ".join(parts) or "none"
-    yield _labelled("traffic", f"{line}; reused on chip {units.size(reused)} (written and read back before)")
+    lines = [
+        (LEVEL_NAMES[x.level], _arrow(units.size(x.before), units.size(x.after)))
+        for x in report.levels
+        if x.level != "register" and (x.before or x.after)
+    ]
+    for x in report.levels:
+        if x.level == "register" and x.after:
+            reuse = _arrow(units.size(x.before), units.size(x.after))
+            lines.append(("on chip", f"{reuse} of intermediate values re-used without leaving the core"))
+    return labelled(lines)
 
 
 def errors(report: Report) -> Table:
@@ -134,25 +143,34 @@ def errors(report: Report) -> Table:
     return table
 
 
-def summary(report: Report) -> Iterator[Text]:
+def checks(report: Report) -> Table:
+    """What else was checked, a line each."""
+    return labelled(("checked" if i == 0 else "", line) for i, line in enumerate(report.checks))
+
+
+def summary(report: Report) -> Table:
     """Speed-up, time split, shares and their limit, a line each."""
-    for t in report.timings:
-        yield _labelled(
-            t.name, f"{units.micros(t.median_us)} ({_spread(t.low_us, t.high_us)}, {t.rounds} rounds)"
-        )
-    for r in report.ratios:
-        yield _labelled("speed-up", _ratio(r), style="bold")
-    yield _labelled(
-        "model",
-        f"predicted {units.micros(report.predicted_eager_us)} → {units.micros(report.predicted_us)}; "
-        f"no plan can take less than {units.micros(report.lower_bound_us)}",
-    )
+    lines = [(t.name, _timing(t)) for t in report.timings]
+    lines += [("speed-up", _ratio(r)) for r in report.ratios]
+    predicted = f"{units.micros(report.predicted_eager_us)} → {units.micros(report.predicted_us)}"
+    lines.append(("model", f"{predicted}; no plan takes less than {units.micros(report.lower_bound_us)}"))
     if report.phases:
         split = ", ".join(f"{p.name} {units.seconds(p.seconds)}" for p in report.phases)
-        yield _labelled(
-            "time spent", f"{split}; {units.seconds(sum(p.seconds for p in report.phases))} in all"
+        lines.append(
+            ("time spent", f"{split}; {units.seconds(sum(p.seconds for p in report.phases))} in all")
         )
-    yield _labelled("fused", _shares(report.shares))
+    lines.append(("fused", _shares(report.shares)))
+    return labelled(lines)
+
+
+def labelled(lines: Iterable[tuple[str, str]]) -> Table:
+    """Lines of text behind labels; a long one continues under its own beginning."""
+    table = Table.grid(padding=(0, 1), pad_edge=True)
+    table.add_column(style="bold", no_wrap=True, min_width=11)
+    table.add_column(overflow="fold")
+    for label, text in lines:
+        table.add_row(label, Text(text, style="bold" if label == "speed-up" else ""))
+    return table
 
 
 def _shares(s: Shares) -> str:
@@ -163,21 +181,24 @@ def _shares(s: Shares) -> str:
     return f"{parts}{units.percent(s.time)} of eager's time: {limit}"
 
 
+def _timing(t: Timing) -> str:
+    spread = f"{units.micros(t.low_us)} to {units.micros(t.high_us)}"
+    return f"{units.micros(t.median_us)} ({spread}, {t.rounds} rounds), {MEMORY[t.memory]}"
+
+
 def _ratio(r: Ratio) -> str:
-    memory = "memory reused" if r.memory == "reused" else "outputs held alive"
-    return f"{units.times(r.value)} over {r.baseline}, {memory} ({_spread(r.low, r.high, 'x')})"
-
-
-def _spread(low: float, high: float, unit: str = "") -> str:
-    if unit:
-        return f"{low:.2f}–{high:.2f}{unit}"
-    return f"{units.micros(low)}–{units.micros(high)}"
+    spread = f"{r.low:.2f} to {r.high:.2f}"
+    return f"{units.times(r.value)} over {r.baseline} ({spread}), {MEMORY[r.memory]}"
 
 
 def remainders(report: Report) -> Table:
     """The dearest operators outside every fused kernel, and why."""
     table = plain_table(
-        ("largest unfused", "left"), ("bytes", "right"), ("eager", "right"), ("code", "left"), ("why", "left")
+        ("largest unfused", "left"),
+        ("bytes", "right"),
+        ("eager", "right"),
+        ("code", "whole"),
+        ("why", "left"),
     )
     for r in report.remainders[:REMAINDERS_SHOWN]:
         table.add_row(r.operator, units.size(r.bytes), units.micros(r.predicted_us), r.code, r.message)
@@ -195,7 +216,7 @@ def _count_hidden(table: Table, rows: Sequence[Remainder]) -> None:
 def cuts(found: Sequence[Cut], shown: int) -> Table:
     """The dearest edges between groups, and why each was not fused."""
     table = plain_table(
-        ("cut", "left"), ("saves", "right"), ("costs", "right"), ("code", "left"), ("why", "left")
+        ("cut", "left"), ("saves", "right"), ("costs", "right"), ("code", "whole"), ("why", "left")
     )
     dearest = sorted(found, key=lambda c: -c.cost_us)
     for c in dearest[:shown]:
@@ -205,11 +226,3 @@ def cuts(found: Sequence[Cut], shown: int) -> Table:
     if len(dearest) > shown:
         table.add_row(f"… {len(dearest) - shown} more", style="dim")
     return table
-
-
-def _labelled(label: str, text: str, style: str = "") -> Text:
-    return Text(f"{label:<11} ", style="bold").append(text, style=style or "not bold")
-
-
-def _indented(*lines: RenderableType) -> Padding:
-    return Padding(Group(*lines), (1, 0, 1, 1))
