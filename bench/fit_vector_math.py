@@ -2,9 +2,9 @@
 
     python bench/fit_vector_math.py > src/fusebound/codegen/math/coefficients.py
 
-Each polynomial is the weighted minimax fit (Remez exchange, 50 digits) of a smooth function on the interval that
-the argument reduction leaves. Coefficients are rounded to their machine type one at a time from the constant term
-up, and those that are left are fitted again each time, so that each rounding is made up for by the rest.
+Each polynomial is the weighted minimax fit (Remez exchange, 50 digits) of a smooth function on the interval
+that the argument reduction leaves. Coefficients are rounded to their machine type one at a time from the
+constant term up, and those that are left are fitted again each time: the rest makes up for each rounding.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def fits() -> list[Fit]:
     log1st = series(lambda f: mp.log(1 + f), 1)
     sin3rd = series(mp.sin, 3)
     cos4th = series(mp.cos, 4)
-    edge = mp.mpf("0.92")
+    edge = mp.mpf("1.0")
     tail = mp.mpf("3.93")
     split = (mp.sqrt(mp.mpf(2)) - 1) ** 2  # the greatest s = f / (2 + f)
 
@@ -163,7 +163,7 @@ def fits() -> list[Fit]:
             lambda r: r / mp.exp(r), -half, half, 5, "double"),
         Fit("EXP2_WIDE", "(2^r - 1) / r in float64", two1st, lambda r: r / mp.exp(r * ln2),
             -MARGIN / 2, MARGIN / 2, 5, "double"),
-        Fit("LOG", "(log(1 + f) - f) / f²", log2nd, over(2, lambda f: mp.log(1 + f)), low, high, 8),
+        Fit("LOG", "(log(1 + f) - f) / f²", log2nd, over(2, lambda f: mp.log(1 + f)), low, high, 9),
         Fit("LOG1P", "log(1 + f) / f in float64", log1st, lambda f: 1 / log1st(f), low, high, 10, "double"),
         Fit("LOG2_WIDE", "log2((1 + s) / (1 - s)) / s as a polynomial in s², in float64", log2,
             lambda z: 1 / log2(z), mp.mpf(0), split**2 * MARGIN, 5, "double"),
@@ -172,9 +172,9 @@ def fits() -> list[Fit]:
         Fit("COS", "(cos r - 1 + r²/2) / r⁴ as a polynomial in r²", even(cos4th),
             lambda z: z**2 / mp.cos(mp.sqrt(z)), mp.mpf(0), quarter**2, 2),
         Fit("ERF", "erf x / x - 1 as a polynomial in x²", erf1st, lambda z: 1 / (1 + erf1st(z)),
-            mp.mpf(0), edge**2, 6),
-        Fit("ERFC", "log(erfc x) for the larger arguments", lambda x: mp.log(mp.erfc(x)),
-            lambda x: mp.erfc(x) / mp.erf(x), edge, tail, 7),
+            mp.mpf(0), edge**2, 7),
+        Fit("ERFC", "log(erfc x) / x + 1 for the larger arguments", lambda x: mp.log(mp.erfc(x)) / x + 1,
+            lambda x: x * mp.erfc(x) / mp.erf(x), edge, tail, 6),
     ]  # fmt: skip
 
 

@@ -64,6 +64,8 @@ def _float_literal(value: float, element: str) -> str:
         return f"0x{_double_bits(value):016X}"
     if element == "float":
         return f"0x{_double_bits(_to_float(value)):016X}"
+    if element == "half":
+        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
     raise BuildError(f"no literals of type {element}: constants are of a compute type")
 
 

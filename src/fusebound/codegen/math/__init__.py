@@ -1,7 +1,7 @@
 """Vector mathematics: every pointwise primitive of the IR as LLVM instructions on vectors.
 
 `apply` computes in the *compute type* (`compute_type`): float32 for the 16-bit floats, i1 masks for bool. No
-fast-math flags; NaN, infinities, signed zeros and subnormals come out as eager's vector kernels give them. The
+fast-math flags; NaN, infinities, signed zeros and subnormals come out as in eager's vector kernels. The
 float32 functions are within 1 ULP of the true value (`bench/vector_math.py` measures it over all inputs).
 """
 
@@ -21,7 +21,7 @@ from fusebound.codegen.math import (
     sleef,
     trigonometry,
 )
-from fusebound.codegen.math.basic import fabs
+from fusebound.codegen.math.basic import fabs, in_double
 from fusebound.codegen.math.convert import (
     compute_type,
     convert,
@@ -60,7 +60,9 @@ _OWN = {
     "cos": trigonometry.cos,
     "erf": error_function.erf,
 }
-_LIBRARY = frozenset("tan sinh cosh asin acos atan asinh acosh atanh erfc".split())
+_LIBRARY = frozenset(("tan", "asin", "acos", "atan", "atanh", "atan2"))
+_LIBRARY_DOUBLE = frozenset(("sinh", "cosh", "asinh", "acosh", "erfc"))
+"""Those whose float32 forms in the library lose accuracy or overflow early."""
 _FLOAT_UNARY = {
     "neg": arithmetic.neg,
     "abs": fabs,
@@ -101,7 +103,7 @@ def apply(fn: Fn, op: str, args: Sequence[Reg], dtype: str, lanes: int, *, in_dt
     """The pointwise primitive `op` of the IR on vectors in their compute types.
 
     `in_dtypes` are the operands' element types and `dtype` the result's; `cast` converts to it. A division of
-    integers by zero sets the flag word (`Fn.flag`). Raises BuildError for an operator or type without a meaning.
+    integers by zero sets the flag word (`Fn.flag`). Raises BuildError where the operator has no meaning.
     """
     if op == "where":
         return fn.select(*args)
@@ -136,7 +138,9 @@ def _float(fn: Fn, op: str, args: Sequence[Reg]) -> Reg | None:
 def _transcendental(fn: Fn, op: str, args: Sequence[Reg]) -> Reg | None:
     if op in _OWN:
         return _OWN[op](fn, args[0]) if elem(args[0].type) == "float" else _double(fn, op, args[0])
-    return sleef.call(fn, op, *args) if op in _LIBRARY or op == "atan2" else None
+    if op in _LIBRARY_DOUBLE and elem(args[0].type) == "float":
+        return in_double(fn, args[0], lambda d: sleef.call(fn, op, d))
+    return sleef.call(fn, op, *args) if op in _LIBRARY or op in _LIBRARY_DOUBLE else None
 
 
 def _double(fn: Fn, op: str, x: Reg) -> Reg:

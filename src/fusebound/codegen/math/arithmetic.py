@@ -1,11 +1,11 @@
-"""Floating-point primitives other than the transcendental ones, with eager's treatment of NaN and signed zeros."""
+"""Floating-point primitives other than the transcendental ones; NaN and signed zeros as in eager."""
 
 from __future__ import annotations
 
 import math
 
 from fusebound.codegen.emit import Fn, Reg
-from fusebound.codegen.llvm_types import elem, lanes
+from fusebound.codegen.llvm_types import elem, lanes, with_elem
 from fusebound.codegen.math import sleef
 from fusebound.codegen.math.basic import approximate, copysign, fabs, in_double
 
@@ -64,14 +64,21 @@ def rsqrt(fn: Fn, x: Reg) -> Reg:
     guess = approximate(fn, "llvm.x86.avx512.rsqrt14.ps.512", x, 16)
     # The residual of the 14-bit guess, one step of third order; ±0, inf, NaN and negatives keep the guess.
     error = fn.fma(fn.op("fneg", fn.op("fmul", x, guess)), guess, fn.like(1.0, x))
-    step = fn.op("fmul", fn.op("fmul", guess, error), fn.fma(error, fn.like(0.375, x), fn.like(0.5, x)))
+    slope = fn.fma(error, fn.like(0.375, x), fn.like(0.5, x))
+    better = fn.fma(fn.op("fmul", guess, error), slope, guess)
     regular = fn.op("and", fn.fcmp("ogt", x, fn.like(0.0, x)), fn.fcmp("olt", x, fn.like(math.inf, x)))
-    return fn.select(regular, fn.op("fadd", guess, step), guess)
+    return fn.select(regular, better, guess)
 
 
 def fmod(fn: Fn, a: Reg, b: Reg) -> Reg:
-    """The exact remainder with the sign of a (C's fmod)."""
-    return sleef.call(fn, "fmod", a, b)
+    """The exact remainder with the sign of a (C's fmod).
+
+    By way of float64: the library's float32 form gives NaN where the quotient overflows.
+    """
+    double = with_elem(a.type, "double")
+    wide = (fn.cast("fpext", r, double) if r.type != double else r for r in (a, b))
+    rest = sleef.call(fn, "fmod", *wide)
+    return rest if a.type == double else fn.cast("fptrunc", rest, a.type)
 
 
 def rem(fn: Fn, a: Reg, b: Reg) -> Reg:

@@ -1,8 +1,8 @@
 """Element types in registers and in memory, and conversions between them with eager's results.
 
-In registers float16 and bfloat16 are float32, bool is i1 and integers are themselves; in memory bfloat16 is i16
-and bool is i8. Out-of-range floats become integers as torch does it on x86: int32 and int64 take their least
-value; the narrower types take the low bits of the int32.
+In registers float16 and bfloat16 are float32, bool is i1 and integers are themselves; in memory bfloat16 is
+i16 and bool is i8. Out-of-range floats become integers as torch does it on x86: int32 and int64 take their
+least value; int8 and int16 take the low bits of the int32, uint8 those of the int64.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def store_convert(fn: Fn, value: Reg, dtype: str, lanes: int) -> Reg:
 
 
 def round_to(fn: Fn, value: Reg, dtype: str, lanes: int) -> Reg:
-    """The compute form of `value` as it would be after a store and a load: the rounding point of a narrow type."""
+    """The compute form of `value` as a store and a load would leave it: a narrow type's rounding point."""
     if dtype == "bfloat16":
         high = _bfloat_bits(fn, value)
         return floats_of(fn, fn.op("and", high, fn.like(0xFFFF0000, high)))
@@ -109,7 +109,7 @@ def _from_bool(fn: Fn, value: Reg, target: str, lanes: int) -> Reg:
 
 def _from_float(fn: Fn, value: Reg, target: str, kind: str, lanes: int) -> Reg:
     if not DTYPES[target].is_float:
-        return _to_int(fn, value, kind, lanes)
+        return _to_int(fn, value, kind, lanes, 64 if target in ("int64", "uint8") else 32)
     if elem(value.type) != elem(kind):
         value = fn.cast("fpext" if elem(kind) == "double" else "fptrunc", value, kind)
     return round_to(
@@ -117,9 +117,10 @@ def _from_float(fn: Fn, value: Reg, target: str, kind: str, lanes: int) -> Reg:
     )  # float64 reaches the narrow types by way of float32, as in eager
 
 
-def _to_int(fn: Fn, value: Reg, kind: str, lanes: int) -> Reg:
-    """Truncation toward zero; what does not fit becomes the least int32 or int64 before it is narrowed."""
-    width = 64 if elem(kind) == "i64" else 32
+def _to_int(fn: Fn, value: Reg, kind: str, lanes: int, width: int) -> Reg:
+    """Truncation toward zero; what does not fit `width` bits becomes their least value; then narrowed."""
+    if elem(value.type) == "float" and elem(kind) != "i64":
+        width = 32  # float32 beyond 2³¹ is a multiple of 256: the narrow types cannot tell the difference
     whole = vec(f"i{width}", lanes)
     low, high = fn.like(-(2.0 ** (width - 1)), value), fn.like(2.0 ** (width - 1), value)
     above = "ogt" if width == 32 and elem(value.type) == "double" else "oge"

@@ -1,4 +1,4 @@
-"""Integer and bool primitives: wrapping, eager's shifts and powers, and division that never raises a signal."""
+"""Integer and bool primitives: wrapping, eager's shifts and powers, division that never raises a signal."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _shift(fn: Fn, by: Reg) -> tuple[Reg, Reg]:
 
 
 def trunc_div(fn: Fn, a: Reg, b: Reg, signed: bool) -> Reg:
-    """a / b toward zero; a zero divisor is flagged and gives an unspecified value. The least value / -1 wraps."""
+    """a / b toward zero; a zero divisor is flagged and gives an unspecified value. Least value / -1 wraps."""
     return _quotient(fn, a, _divisor(fn, a, b, signed), signed)
 
 
@@ -130,7 +130,7 @@ def _quotient(fn: Fn, a: Reg, divisor: Reg, signed: bool) -> Reg:
 
 
 def power(fn: Fn, base: Reg, exponent: Reg, signed: bool) -> Reg:
-    """base ** exponent, wrapping, by repeated squaring; a negative exponent gives 0, or ±1 for a base of ±1."""
+    """base ** exponent, wrapping, by repeated squaring; a negative exponent gives 0, or ±1 for base ±1."""
     zero, one = fn.like(0, base), fn.like(1, base)
     negative = fn.icmp("slt", exponent, zero) if signed else None
     size = exponent if negative is None else fn.select(negative, zero, exponent)

@@ -81,7 +81,7 @@ def _special(fn: Fn, x: Reg, y: Reg, value: Reg) -> Reg:
     whole = fn.fcmp("oeq", fn.intrinsic("llvm.trunc", y), y)
     half = fn.op("fmul", y, fn.like(0.5, y))
     odd = fn.op("and", whole, fn.fcmp("une", fn.intrinsic("llvm.trunc", half), half))
-    # A base of 0 or infinity, then an infinite exponent: 0, 1 or infinity by the side of 1 that the base is on.
+    # A base of 0 or infinity, then an infinite exponent: 0, 1 or infinity by the base's side of 1.
     flat = fn.op("or", fn.fcmp("oeq", size, zero), fn.fcmp("oeq", size, inf))
     rises = fn.op("xor", fn.fcmp("ogt", size, one), fn.fcmp("olt", y, zero))
     extreme = fn.select(rises, inf, zero)

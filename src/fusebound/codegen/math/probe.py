@@ -15,8 +15,8 @@ from fusebound.ir.dtypes import DTYPES
 class MapKernel:
     """`primitive` compiled as a vector loop with a masked tail; keeps its machine code alive.
 
-    Calling it takes the output's address, the inputs' addresses and the number of elements, and returns the flag
-    word: 0, or the code of the fault that a lane met.
+    Calling it takes the output's address, the inputs' addresses and the number of elements, and returns the
+    flag word: 0, or the code of the fault that a lane met.
     """
 
     def __init__(

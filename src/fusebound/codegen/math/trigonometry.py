@@ -10,17 +10,18 @@ from fusebound.codegen.math import sleef
 from fusebound.codegen.math.basic import bits_of, fabs, floats_of, in_double, poly, rounded_product
 
 LARGEST = 65536.0
-"""The greatest |x| of the short reduction: n · PI_A stays exact in the fused multiply-add."""
+"""The greatest |x| of the short reduction. x - n · PI_A is exact there: a multiple of 2⁻²⁴ below 1."""
 
-# π/2 = PI_A + PI_B + PI_C to 70 bits: 20 bits, then float32, then float32.
-PI_A = 1.57079601287841796875
-PI_B = 3.139164786504813e-07
-PI_C = 5.390302858158119e-15
+# π/2 to 72 bits, in three float32.
+PI_A = 1.5707963705062866
+PI_B = -4.371138828673793e-08
+PI_C = -1.7151245100058819e-15
 
 
 def sin(fn: Fn, x: Reg) -> Reg:
     """Sine of radians; NaN at infinity."""
-    return _large(fn, x, _short(fn, x, 0), "sin")
+    value = _large(fn, x, _short(fn, x, 0), "sin")
+    return fn.select(fn.fcmp("oeq", x, fn.like(0.0, x)), x, value)
 
 
 def cos(fn: Fn, x: Reg) -> Reg:
@@ -34,11 +35,15 @@ def _short(fn: Fn, x: Reg, quadrant: int) -> Reg:
     if quadrant:
         bits = fn.op("add", bits, fn.like(quadrant, bits))
     back = fn.op("fneg", n)
-    r = x
-    for part in (PI_A, PI_B, PI_C):
-        r = fn.fma(back, fn.like(part, x), r)
-    square = fn.op("fmul", r, r)
-    sine = fn.fma(fn.op("fmul", square, r), poly(fn, square, C.SIN), r)
+    exact = fn.fma(back, fn.like(PI_A, x), x)
+    second = fn.op("fmul", back, fn.like(PI_B, x))
+    r = fn.op("fadd", exact, second)
+    # What rounding r lost: it shows where r and sin r lie in different binades, and in the square.
+    lost = fn.op("fadd", fn.op("fsub", exact, r), second)
+    rest = fn.fma(back, fn.like(PI_B, x), fn.op("fneg", second))
+    lost = fn.op("fadd", lost, fn.fma(back, fn.like(PI_C, x), rest))
+    square = fn.fma(r, r, fn.op("fmul", fn.op("fadd", r, r), lost))
+    sine = fn.op("fadd", fn.fma(fn.op("fmul", square, r), poly(fn, square, C.SIN), lost), r)
     cosine = poly(fn, square, (1.0, -0.5, *C.COS))
     odd = fn.icmp("ne", fn.op("and", bits, fn.like(1, bits)), fn.like(0, bits))
     sign = fn.op("shl", fn.op("and", bits, fn.like(2, bits)), fn.like(30, bits))
