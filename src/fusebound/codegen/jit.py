@@ -47,6 +47,17 @@ def host() -> Machine:
         return Machine(llvm.get_host_cpu_name(), f"{features},-prefer-256-bit")
 
 
+def vector_bits(machine: Machine | None = None) -> int:
+    """The width of the widest vectors that the code generator uses."""
+    isa = (machine or host()).isa
+    return 512 if "avx512f" in isa else 256 if "avx2" in isa and "fma" in isa else 128
+
+
+def has_streaming_stores(machine: Machine | None = None) -> bool:
+    """Whether non-temporal vector stores, and the fence that they need, exist."""
+    return "sse2" in (machine or host()).isa
+
+
 class Compiled:
     """Machine code of one module. It lives as long as the object; `object` is what a disk cache keeps."""
 
