@@ -7,11 +7,19 @@ from math import prod
 
 from fusebound.ir.dtypes import dtype
 from fusebound.ir.graph import (
-    Attr, Dim, Graph, Input, Mutation, Node, Source, UserOp, Value,
+    Attr,
+    Dim,
+    Graph,
+    Input,
+    Mutation,
+    Node,
+    Source,
+    UserOp,
+    Value,
 )  # fmt: skip
 from fusebound.ir.ops import OPS, OpSpec
 
-_COMPARE = frozenset("eq ne lt le gt ge isnan isinf isfinite any all".split())
+_COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all"))
 
 
 def contiguous(shape: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -98,7 +106,9 @@ class Builder:
         v = self.values[id]
         self.values[id] = Value(v.id, v.shape, v.dtype, tuple(strides), v.device, v.scalar)
 
-    def opaque(self, op: str, inputs: Sequence[str], results: Sequence[Value], **attrs: Attr) -> tuple[str, ...]:
+    def opaque(
+        self, op: str, inputs: Sequence[str], results: Sequence[Value], **attrs: Attr
+    ) -> tuple[str, ...]:
         """Add a node that the framework runs; `results` carry shape, dtype, strides (ids are replaced)."""
         node = self._node_id()
         ids = tuple(f"{node}#{i}" if len(results) > 1 else node for i in range(len(results)))
@@ -107,12 +117,14 @@ class Builder:
         self.nodes.append(Node(node, op, tuple(inputs), ids, self._user, _sorted(attrs)))
         return ids
 
-    def emit(self, op: str, *inputs: str, shape: Sequence[Dim] | None = None, dtype: str = "", **attrs: Attr) -> str:
+    def emit(
+        self, op: str, *inputs: str, shape: Sequence[Dim] | None = None, dtype: str = "", **attrs: Attr
+    ) -> str:
         """Add a primitive and return its value's id.
 
-        `shape` is needed by reshape, expand, pad, const and iota; `dtype` by cast, const, iota and by sums whose
-        result is wider than their operand. Raises KeyError for an unknown primitive, ValueError for operands
-        that do not fit it.
+        `shape` is needed by reshape, expand, pad, slice, const and iota; `dtype` by cast, const, iota and by
+        sums whose result is wider than their operand. Raises KeyError for an unknown primitive, ValueError for
+        operands that do not fit it.
         """
         spec = OPS[op]
         shapes = [self.values[i].shape for i in inputs]

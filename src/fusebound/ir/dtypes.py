@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type. `kind` is "float", "int", "uint", "bool" or "complex"; `mantissa` counts stored bits."""
+    """One element type; `kind` is float, int, uint, bool or complex, `mantissa` counts stored bits."""
 
     name: str
     short: str

@@ -100,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class UserOp:
-    """One operator as the user wrote it: the framework call that computes `outputs`, and its primitives' parent.
+    """One operator as the user wrote it: the framework call that computes `outputs`, the primitives' parent.
 
     `name` is unique in the graph (`softmax`, `add_2`); `scope` is the module path (`layers.0.mlp`);
     `target` is the functional framework operator (`aten.softmax.int`), `written` the one in the user's
@@ -158,7 +158,7 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Graph:
-    """An SSA graph in topological order. Build one with `ir.builder.Builder`; check one with `ir.spec.verify`.
+    """An SSA graph in topological order: `ir.builder.Builder` builds one, `ir.spec.verify` checks one.
 
     `outputs` holds value ids, or None where the user's function returns None or a constant
     (`out_spec` is opaque data for the runtime that rebuilds the user's structure).

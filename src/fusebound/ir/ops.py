@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-OpClass = Literal[
-    "pointwise", "reduce", "move", "gather", "scatter", "scan", "contract", "random", "opaque"
-]
+OpClass = Literal["pointwise", "reduce", "move", "gather", "scatter", "scan", "contract", "random", "opaque"]
 CLASSES: tuple[OpClass, ...] = (
     "pointwise", "reduce", "move", "gather", "scatter", "scan", "contract", "random", "opaque",
 )  # fmt: skip
