@@ -84,7 +84,7 @@ def compile_group(
     stream = traffic > target.l3_bytes and jit.has_streaming_stores()
     program = lower.lower(g, nodes, space, name=name, lanes=lanes, numerics=numerics, stream=stream)
     streams = any(isinstance(s, tile.Store) and s.streaming for n in program.nests for s in tile.statements(n.body))
-    text = llvm.emit(program, fence=streams)
+    text = llvm.emit(program, fence=streams, isa=jit.host().isa)
     lowered = time.perf_counter()
     compiled, cached = cache.compile_cached(text, cache_dir)
     return Kernel(

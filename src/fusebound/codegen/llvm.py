@@ -21,13 +21,14 @@ HEAVY = 16
 """Statements above which a loop body is not unrolled: registers would run out."""
 
 
-def emit(k: Kernel, *, fence: bool) -> str:
+def emit(k: Kernel, *, fence: bool, isa: frozenset[str] = frozenset()) -> str:
     """LLVM assembly with `void @NAME(ptr args, i32 threads)` and `void @NAME.tiles(ptr args, i64 lo, i64 hi)`.
 
     `args` is an array of the parameters' addresses followed by the address of an i32 flag word. `fence` ends each
-    thread's work with a store fence (needed after non-temporal stores).
+    thread's work with a store fence (needed after non-temporal stores). `isa` names the CPU features that the
+    vector mathematics may use beyond plain LLVM.
     """
-    m = Module()
+    m = Module(isa)
     _Tiles(m, k, fence).run()
     _entry(m, k)
     return m.render()
