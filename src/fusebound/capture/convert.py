@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -169,7 +169,7 @@ class _Converter:
                 found = [found[i] for i in kept]
             else:
                 kept = kept[: len(found)]
-            outs, why = self._define(start, found, [value_of("", vals[i]) for i in kept], many), ""
+            outs, why = self._define(start, name, found, [value_of("", vals[i]) for i in kept], many), ""
             kind = kind_of(builder.nodes[start:])
             if not many and len(builder.nodes) == start:
                 self._forget(name)
@@ -251,7 +251,7 @@ class _Converter:
             raise Unlowered("a number that is known only at run time", "F602")
         return T(held, ctx)
 
-    def _define(self, start: int, found: list[T], values: list[Value], many: bool) -> list[str]:
+    def _define(self, start: int, name: str, found: list[T], values: list[Value], many: bool) -> list[str]:
         """Value ids of the results, with the framework's strides; unused primitives are dropped."""
         own = {o for n in self.builder.nodes[start:] for o in n.outputs}
         outs = []
@@ -264,7 +264,26 @@ class _Converter:
         for id, v in zip(outs, values, strict=True):
             if id in own:
                 self.builder.restride(id, v.strides)
-        return outs
+        return self._rename(start, name, outs)
+
+    def _rename(self, start: int, name: str, outs: list[str]) -> list[str]:
+        """The result is called like the operator, what leads to it `name.1`, `name.2`, …"""
+        builder = self.builder
+        own = [n.out for n in builder.nodes[start:]]
+        if not own:
+            return outs
+        ids = iter([f"{name}.{i}" for i in range(1, len(own))])
+        new = {old: name if old == outs[0] else next(ids) for old in own} if outs[0] in own else {}
+        values = {old: builder.values.pop(old) for old in new}
+        for old, v in values.items():
+            builder.values[new[old]] = replace(v, id=new[old])
+        for i in range(start, len(builder.nodes)):
+            n = builder.nodes[i]
+            inputs = tuple(new.get(x, x) for x in n.inputs)
+            builder.nodes[i] = replace(
+                n, id=new.get(n.id, n.id), inputs=inputs, outputs=(new.get(n.out, n.out),)
+            )
+        return [new.get(o, o) for o in outs]
 
     def _prune(self, start: int, keep: Iterable[str]) -> None:
         needed = set(keep)

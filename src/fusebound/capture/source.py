@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import re
+import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 import torch
 import torch.fx
+from torch.fx.proxy import TracerBase
 
 from fusebound.ir.graph import Source
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?$')
 _TORCH = str(Path(torch.__file__).parent)
 _HERE = str(Path(__file__).parent)
+_INSTALLED = tuple({sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def is_user_file(file: str) -> bool:
     """Neither the framework's code nor this package's capture."""
-    return not file.startswith((_TORCH, _HERE, "<frozen"))
+    return not file.startswith((_TORCH, _HERE, "<frozen", "<string>"))
+
+
+def is_own_file(file: str) -> bool:
+    """Code of the user's own project: neither the standard library nor an installed package."""
+    return is_user_file(file) and not file.startswith(_INSTALLED)
 
 
 def source_of(node: torch.fx.Node) -> Source:
@@ -33,6 +43,23 @@ def source_of(node: torch.fx.Node) -> Source:
             code = lines[i + 1].strip() if i + 1 < len(lines) and not _FRAME.match(lines[i + 1]) else ""
             found = Source(frame["file"], int(frame["line"]), code)
     return found
+
+
+@contextlib.contextmanager
+def full_stacks() -> Iterator[None]:
+    """Let the framework's tracer record every frame of the user's code, not only functions called `forward`."""
+    original = TracerBase._filter_traceback_frames
+
+    def inside(_: TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
+        inner = [i for i, f in enumerate(frames) if f.filename.startswith(_HERE)]
+        below = frames[inner[-1] + 1 :] if inner else frames
+        return traceback.StackSummary.from_list([f for f in below if is_user_file(f.filename)])
+
+    TracerBase._filter_traceback_frames = inside
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = original
 
 
 def scope_of(node: torch.fx.Node) -> str:

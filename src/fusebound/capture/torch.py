@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import logging
+import operator
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +17,18 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from fusebound.capture.convert import Converted, convert
+from fusebound.capture.classes import boundary
+from fusebound.capture.convert import Converted, convert, target_name
+from fusebound.capture.lower import LOWERINGS, Unlowered
+from fusebound.capture.source import full_stacks
+from fusebound.capture.traps import check_in_place, overlapping_mutation, separated, watched
 from fusebound.errors import CaptureError, UsageError
-from fusebound.ir.graph import Graph, Ref
+from fusebound.ir.graph import Graph, Ref, Source
 
 Getter = Callable[[], Any]
+
+# Tracing patches process-wide state of the framework.
+_LOCK = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,8 @@ class Captured:
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """Tensors and numbers in the order of `graph.inputs`; parameters and buffers by reference.
 
-        Raises UsageError if the arguments' structure or a baked number differs from the captured one.
+        Raises UsageError if the arguments' structure differs from the captured one, CaptureError (E207) if a
+        baked number does.
         """
         flat, spec = self._flatten(args, kwargs or {})
         if spec != self.in_spec:
@@ -62,8 +73,8 @@ class Captured:
                 continue
             name, constant = next(baked)
             if not _same_constant(constant, value):
-                raise UsageError(
-                    f"argument {name} was {constant!r} at capture and is {value!r} now", code="E121",
+                raise CaptureError(
+                    f"argument {name} was {constant!r} at capture and is {value!r} now", code="E207",
                     hint="capture again: Python numbers are part of the captured graph",
                 )  # fmt: skip
         return [self.state[i.value]() if i.kind != "user" else given[i.value] for i in self.graph.inputs]
@@ -99,15 +110,55 @@ def capture(
     """
     kwargs = dict(kwargs or {})
     module = fn if isinstance(fn, torch.nn.Module) else wrap(fn)
-    with _quiet(), torch.no_grad():
-        program = _export(module, tuple(args), kwargs)
-        functional = program.run_decompositions({})
-    converted = convert(functional, program, name or _name_of(fn))
-    return _captured(fn, module, program, functional, converted, kwargs)
+    state = [*module.parameters(), *module.buffers()]
+    apart, apart_kwargs, met = separated(tuple(args), kwargs, state)
+    with _LOCK, _quiet(), torch.no_grad(), full_stacks(), watched(fn, module):
+        program = torch.export.export(module, apart, apart_kwargs or None, strict=False)
+        check_in_place(program.graph)
+        functional = _decompose(program)
+        converted = convert(functional, program, name or _name_of(fn))
+    captured = _captured(fn, module, program, functional, converted, kwargs)
+    _check_overlap(captured, met)
+    return captured
 
 
-def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-    return torch.export.export(module, args, kwargs or None, strict=False)
+def _decompose(program: ExportedProgram) -> ExportedProgram:
+    """Functionalised, composites whole; composites without a lowering are taken apart if that gives known pieces."""
+    functional = program.run_decompositions({})
+    unknown = {n.target for n in functional.graph.nodes if _is_unknown_composite(n)}
+    if not unknown:
+        return functional
+    taken_apart = program.run_decompositions({op: _composite(op) for op in unknown})
+    before = {n.target for n in functional.graph.nodes}
+    pieces = [n for n in taken_apart.graph.nodes if n.op == "call_function" and n.target not in before]
+    known = all(target_name(n.target) in LOWERINGS or n.target is operator.getitem for n in pieces)
+    return taken_apart if known else functional
+
+
+def _composite(op: torch._ops.OpOverload) -> Callable[..., Any]:
+    """The operator's own definition in terms of others."""
+    return functools.partial(op._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
+def _is_unknown_composite(node: torch.fx.Node) -> bool:
+    op = node.target
+    if node.op != "call_function" or not isinstance(op, torch._ops.OpOverload):
+        return False
+    name = target_name(op)
+    if name in LOWERINGS or boundary(name, Unlowered("")) != ("opaque", "F601"):
+        return False
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+
+
+def _check_overlap(captured: Captured, met: set[int]) -> None:
+    """Refuse arguments that share memory if one of them is mutated."""
+    mutated = {m.target: m.source for m in captured.graph.mutations}
+    for i in sorted(met):
+        id = captured.user_inputs[i]
+        if id in mutated:
+            writer = captured.graph.producer.get(mutated[id])
+            source = captured.graph.user[writer.user].source if writer else Source()
+            raise overlapping_mutation(id, source)
 
 
 def _captured(

@@ -1,0 +1,213 @@
+"""Each trap of tracing is detected, names the user's line, and leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fusebound.capture.torch import capture
+from fusebound.errors import CaptureError
+
+HIDDEN = torch.ones(3)
+COUNT = 0
+
+
+def refused(code: str, fn: Callable[..., Any], *args: Any) -> CaptureError:
+    with pytest.raises(CaptureError) as caught:
+        capture(fn, args)
+    assert caught.value.code == code, caught.value
+    return caught.value
+
+
+def test_mutated_global_tensor() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        HIDDEN.add_(1)
+        return x * HIDDEN
+
+    error = refused("E201", fn, torch.randn(2, 3))
+    assert "HIDDEN" in error.what and "test_traps.py" in error.where
+    assert torch.equal(HIDDEN, torch.ones(3))
+
+
+def test_mutated_closure_tensor_by_index() -> None:
+    memory = torch.zeros(4)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        memory[0] = 5.0
+        return x + memory
+
+    error = refused("E201", fn, torch.randn(4))
+    assert "memory[0] = 5.0" in error.where or "memory" in error.where
+    assert torch.equal(memory, torch.zeros(4))
+
+
+def test_unregistered_tensor_of_a_module() -> None:
+    class M(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cache = [torch.zeros(3)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.cache[0].add_(x)
+            return self.cache[0] * 2
+
+    m = M()
+    refused("E201", m, torch.ones(3))
+    assert torch.equal(m.cache[0], torch.zeros(3))
+
+
+def test_list_grows() -> None:
+    log: list[int] = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        log.append(1)
+        return x + 1
+
+    error = refused("E202", fn, torch.ones(3))
+    assert "log" in error.what and "log.append(1)" in error.where
+    assert log == []
+
+
+def test_global_counter() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        global COUNT
+        COUNT += 1
+        return x + 1
+
+    error = refused("E202", fn, torch.ones(3))
+    assert "COUNT += 1" in error.where
+    assert COUNT == 0
+
+
+def test_closure_cell() -> None:
+    calls = 0
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return x + 1
+
+    refused("E202", fn, torch.ones(3))
+    assert calls == 0
+
+
+def test_module_attribute() -> None:
+    class M(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.steps += 1
+            return x * 2
+
+    m = M()
+    error = refused("E202", m, torch.ones(3))
+    assert "self.steps += 1" in error.where
+    assert m.steps == 0
+
+
+def test_tensor_kept_on_a_module() -> None:
+    class M(torch.nn.Module):
+        last: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.last = x * 2
+            return x
+
+    m = M()
+    with pytest.raises(CaptureError):
+        capture(m, (torch.ones(3),))
+    assert m.last is None
+
+
+def test_backward_inside() -> None:
+    w = torch.ones(3, requires_grad=True)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            (x * w).sum().backward()
+        return x + 1
+
+    error = refused("E203", fn, torch.ones(3))
+    assert "backward()" in error.where
+    assert w.grad is None
+
+
+@pytest.mark.parametrize("second", ["same", "overlapping"])
+def test_one_tensor_twice_with_mutation(second: str) -> None:
+    x = torch.ones(4)
+    y = x if second == "same" else x[1:]
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.mul_(2)
+        return b + 1
+
+    error = refused("E204", fn, x, y)
+    assert "a.mul_(2)" in error.where
+    assert torch.equal(x, torch.ones(4))
+
+
+def test_one_tensor_twice_without_mutation() -> None:
+    x = torch.ones(4)
+    assert len(capture(lambda a, b: a * b, (x, x)).graph.inputs) == 2
+
+
+def test_branch_on_a_value() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x
+        return x + 1
+
+    error = refused("E205", fn, torch.ones(3))
+    assert "if x.sum() > 0" in error.where
+
+
+def test_in_place_on_its_own_transpose() -> None:
+    x = torch.randn(3, 3)
+    with pytest.raises(RuntimeError):
+        x.add_(x.t())
+
+    def fn(a: torch.Tensor) -> torch.Tensor:
+        return a.add_(a.t())
+
+    error = refused("E206", fn, x)
+    assert "a.add_(a.t())" in error.where
+
+
+def test_in_place_on_a_shifted_slice_and_an_expanded_tensor() -> None:
+    refused("E206", lambda a: a[1:].add_(a[:-1]), torch.randn(5))
+    refused("E206", lambda a: a.expand(4, 3).add_(1), torch.randn(3))
+
+
+def test_in_place_with_itself_is_fine() -> None:
+    x = torch.tensor([1.0, 2.0])
+    captured = capture(lambda a: a.add_(a), (x,))
+    assert len(captured.graph.mutations) == 1
+    assert torch.equal(x, torch.tensor([1.0, 2.0]))
+
+
+def test_python_number_is_guarded() -> None:
+    captured = capture(lambda x, lr: x * lr, (torch.ones(3), 0.5))
+    assert [value for _, value in captured.constants] == [0.5]
+    assert len(captured.bind((torch.ones(3), 0.5))) == 1
+    with pytest.raises(CaptureError) as caught:
+        captured.bind((torch.ones(3), 0.25))
+    assert caught.value.code == "E207"
+
+
+def test_random_state_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    capture(lambda x: torch.nn.functional.dropout(x, 0.5), (torch.ones(8),))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_error_of_the_user_names_the_line() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(7)
+
+    error = refused("E200", fn, torch.ones(3))
+    assert "x + torch.ones(7)" in error.where
