@@ -123,8 +123,8 @@ class Builder:
         """Add a primitive and return its value's id.
 
         `shape` is needed by reshape, expand, pad, slice, const and iota; `dtype` by cast, const, iota and by
-        sums whose result is wider than their operand. Raises KeyError for an unknown primitive, ValueError for
-        operands that do not fit it.
+        sums whose result is wider than their operand. Raises KeyError for an unknown primitive, ValueError
+        for operands that do not fit it.
         """
         spec = OPS[op]
         shapes = [self.values[i].shape for i in inputs]
