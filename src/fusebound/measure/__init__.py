@@ -1,0 +1,1 @@
+"""Timing in interleaved rounds, this machine's figures, and comparisons with eager."""

@@ -1,0 +1,89 @@
+"""The calls whose fixed cost calibration measures: a kernel, an eager operator, fresh memory, compilation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from fusebound.codegen.build import compile_group
+from fusebound.ir.builder import Builder
+from fusebound.ir.graph import Graph
+from fusebound.measure.probes import Probes
+from fusebound.target.target import Target
+
+
+def launch_call(loops: Probes) -> Callable[[], object]:
+    """What calling one fused kernel costs before its loop starts: metadata of two inputs, an output, the
+    call."""
+    x, y = torch.zeros(16), torch.zeros(16)
+    run = loops.nothing.run
+    shape, strides = tuple(x.shape), tuple(x.stride())
+
+    def call() -> torch.Tensor:
+        for t in (x, y):
+            if t.shape != shape or t.stride() != strides or t.dtype is not torch.float32:
+                raise AssertionError
+        out = torch.empty_strided(shape, strides)
+        run(x.data_ptr(), out.data_ptr(), y.data_ptr(), 0, 1)
+        return out
+
+    return call
+
+
+def dispatch_call() -> Callable[[], object]:
+    """One eager operator on tensors too small for its loop to count."""
+    x, y = torch.zeros(16), torch.zeros(16)
+    return lambda: torch.add(x, y)
+
+
+def fresh_call(nbytes: int) -> Callable[[], object]:
+    """Write memory that the system has just given."""
+    return lambda: torch.empty(nbytes // 4).fill_(1.0)
+
+
+def reused_call(nbytes: int) -> Callable[[], object]:
+    """Write memory that has been written before."""
+    held = torch.zeros(nbytes // 4)
+    return lambda: held.fill_(1.0)
+
+
+def with_threads(call: Callable[[], object], threads: int) -> Callable[[], object]:
+    """`call` run with that many of torch's threads."""
+
+    def run() -> object:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return call()
+        finally:
+            torch.set_num_threads(before)
+
+    return run
+
+
+def compile_samples(target: Target, count: int) -> list[float]:
+    """µs per primitive to lower and compile a chain of typical primitives, `count` times, no cache."""
+    graph = _chain()
+    nodes = [n.id for n in graph.nodes]
+    times: list[float] = []
+    for i in range(count):
+        start = time.perf_counter()
+        compile_group(graph, nodes, target, name=f"calibrate_{i}")
+        times.append((time.perf_counter() - start) * 1e6 / len(nodes))
+    return times
+
+
+def _chain() -> Graph:
+    """exp(x - max(x)) / sum, scaled: the mix of loads, reductions and transcendental functions of real
+    kernels."""
+    b = Builder("calibrate")
+    x = b.input("x", (64, 1000), "float32")
+    b.begin("softmax")
+    top = b.emit("reshape", b.emit("amax", x, axes=(1,)), shape=(64, 1))
+    e = b.emit("exp", b.emit("sub", x, top))
+    total = b.emit("reshape", b.emit("sum", e, axes=(1,)), shape=(64, 1))
+    out = b.emit("tanh", b.emit("div", e, total))
+    b.end("aten.softmax.int", (), (), (out,), "reduce")
+    return b.finish((out,))
