@@ -44,7 +44,7 @@ def resolve(
     """
     path = Path(spec)
     if path.suffix in FILES:
-        return _from_file(path, trust=trust)
+        return from_file(path, trust=trust)
     if ":" in spec:
         from fusebound.api.python_model import from_python
 
@@ -74,9 +74,10 @@ def _unreadable(path: Path) -> UsageError:
     )
 
 
-def _from_file(path: Path, *, trust: bool) -> Model:
-    if not path.is_file():
-        raise UsageError("there is no such file", where=str(path), code="E102")
+def from_file(path: Path, *, trust: bool = False) -> Model:
+    """The program of a `.pt2` or `.json` file; errors as for `resolve`."""
+    if path.suffix not in FILES or not path.is_file():
+        raise _unreadable(path)
     if path.suffix == ".pt2":
         from fusebound.api.archive import from_archive
 

@@ -60,14 +60,19 @@ def _example(graph: Graph, index: int) -> Any:
 
 def program(graph: Graph) -> Callable[..., Any]:
     """A function of the graph's inputs, in order, that returns its outputs and performs its mutations."""
-    from fusebound.capture.replay import call
+    from fusebound.capture.replay import inputs_of, prepare
+
+    # Everything about the graph is read here: a traced function must not touch (and so cache) its properties.
+    steps = [(prepare(op), inputs_of(op), op.outputs) for op in graph.user_ops]
+    inputs, outputs = graph.input_ids, graph.outputs
+    mutations = [(m.target, m.source) for m in graph.mutations]
 
     def replayed(*args: Any) -> tuple[Any, ...]:
-        env: dict[str, Any] = dict(zip(graph.input_ids, args, strict=True))
-        for op in graph.user_ops:
-            env.update(zip(op.outputs, call(op, env), strict=True))
-        for mutation in graph.mutations:
-            env[mutation.target].copy_(env[mutation.source])
-        return tuple(env[o] for o in graph.outputs)
+        env: dict[str, Any] = dict(zip(inputs, args, strict=True))
+        for run, reads, writes in steps:
+            env.update(zip(writes, run([env[i] for i in reads]), strict=True))
+        for target, source in mutations:
+            env[target].copy_(env[source])
+        return tuple(env[o] for o in outputs)
 
     return replayed

@@ -1,0 +1,141 @@
+"""Capture, plan, build, verify, bench: the steps of `fusebound run`, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fusebound.api.origin import recall, remember
+from fusebound.ir.graph import Graph
+from fusebound.plan.plan import Plan
+from fusebound.target.target import Target
+
+if TYPE_CHECKING:
+    from fusebound.plan.explain import Why
+    from fusebound.report.schema import Report
+    from fusebound.runtime.executable import Executable
+
+
+def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+    """Trace a function or nn.Module once on example arguments, through torch.export, without gradients.
+
+    Shapes, types and strides of the arguments become part of the graph; so do Python numbers. Raises
+    CaptureError (E2xx), naming the user's line, for a function that cannot be captured truthfully.
+    """
+    from fusebound.capture.torch import capture as trace
+
+    return remember(trace(fn, args, kwargs))
+
+
+def load(path: str | Path, *, trust: bool = False) -> Graph:
+    """The graph of a `.pt2` archive, or of a graph, plan or region record in JSON.
+
+    Raises UsageError for a missing file (E102) or an archive that would run code (E107, unless `trust`), and
+    FormatError (E110) for a damaged one.
+    """
+    from fusebound.api.model import from_file
+    from fusebound.api.pipeline import capture_model
+
+    return remember(capture_model(from_file(Path(path), trust=trust)))
+
+
+def plan(
+    graph: Graph,
+    *,
+    policy: str = "tile",
+    numerics: str = "accurate",
+    hardware: str | Target = "host",
+    tau: float | None = None,
+    expected_calls: int = 1000,
+) -> Plan:
+    """Decide the fusion boundaries of a graph.
+
+    `policy` is one of "none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library";
+    `numerics` is "accurate" (error against fp64 no worse than eager's) or "eager" (every rounding point kept);
+    `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|; the time to compile must pay
+    over `expected_calls`. Raises UsageError for an unknown policy, numerics or target.
+    """
+    from fusebound.api.pipeline import make_plan
+
+    return make_plan(
+        graph, policy=policy, numerics=numerics, hardware=hardware, tau=tau, expected_calls=expected_calls
+    )
+
+
+def why(plan: Plan, a: str, b: str) -> Why:
+    """The four gates for two of the user's operators in a plan: `.dependence .precision .resources .gain`.
+
+    Operators are named as in the user's code (`softmax`, `add_2`, `layers.0.mlp.act`). Raises UsageError,
+    with close names or candidates, for an unknown or ambiguous one.
+    """
+    return plan.why(a, b)
+
+
+def can_fuse(
+    graph: Graph,
+    a: str,
+    b: str,
+    *,
+    policy: str = "tile",
+    numerics: str = "accurate",
+    hardware: str | Target = "host",
+    tau: float | None = None,
+    expected_calls: int = 1000,
+) -> Why:
+    """The four gates for two operators of a graph, outside any plan; true if all of them allow it.
+
+    Arguments as for `plan`, names as for `why`.
+    """
+    from fusebound import target as targets
+    from fusebound.gates.base import Facts
+    from fusebound.plan.explain import can_fuse as judge
+
+    chosen = targets.get(hardware) if isinstance(hardware, str) else hardware
+    return judge(graph, a, b, Facts(chosen, numerics, tau, expected_calls, policy))
+
+
+def build(plan: Plan) -> Executable:
+    """Compile a plan's kernels for this machine; call the result like the function that was captured.
+
+    `exe.kernels[i]` has `.source` (tile program), `.llvm`, `.asm` and `.resources`. Raises BuildError (E4xx)
+    for a kernel that cannot be generated.
+    """
+    from fusebound.api.pipeline import build_plan
+
+    return build_plan(plan, recall(plan.graph))
+
+
+def verify(exe: Executable, *args: Any, **kwargs: Any) -> Report:
+    """Check an executable against eager and a float64 oracle: `report.ok`, `report.errors`.
+
+    The arguments are used as given, then filled with drawn and with special values; they hold their own values
+    again afterwards.
+    """
+    from fusebound.api.pipeline import verify_built
+    from fusebound.report.collect import report_of
+    from fusebound.report.results import with_verify
+
+    report = report_of(exe.plan, _target_of(exe), model=exe.plan.graph.name)
+    return with_verify(report, verify_built(exe, recall(exe.plan.graph), args, kwargs))
+
+
+def bench(
+    exe: Executable, *args: Any, against: Sequence[str] = ("eager",), rounds: int | None = None
+) -> Report:
+    """Measure an executable against "eager" and "inductor" in one interleaved run: `report.ratios`.
+
+    Ratios are medians over rounds, with memory reused between calls and with every call's outputs held alive.
+    """
+    from fusebound.api.pipeline import bench_built
+    from fusebound.report.collect import report_of
+    from fusebound.report.results import with_bench
+
+    report = report_of(exe.plan, _target_of(exe), model=exe.plan.graph.name)
+    return with_bench(report, bench_built(exe, recall(exe.plan.graph), args, against=against, rounds=rounds))
+
+
+def _target_of(exe: Executable) -> Target:
+    from fusebound.target import get
+
+    return get(exe.plan.target)

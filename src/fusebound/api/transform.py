@@ -1,0 +1,42 @@
+"""`fusebound.compile`: a function with fused kernels in the place of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fusebound.engine.compile import CompiledFunction
+
+
+def compile(
+    fn: Callable[..., Any],
+    *,
+    policy: str = "tile",
+    numerics: str = "accurate",
+    hardware: str = "host",
+    expected_calls: int = 1000,
+    tau: float | None = None,
+    strict: bool = False,
+) -> CompiledFunction:
+    """A function that runs `fn` with fused kernels; nothing is captured or compiled before its first call.
+
+    `fn` is a callable or an nn.Module. Every kind of call (shapes, types, strides, Python constants, training
+    flags) is captured once; calls that cannot be served run eagerly, which is said once, or raise
+    FallbackError with `strict`. A form that measures slower than eager is replaced by eager. The other
+    arguments are those of `plan`. `f.plan` and `f.executable` are those of the latest call.
+    """
+    from fusebound.engine.compile import Options
+    from fusebound.engine.compile import compile as wrap
+
+    return wrap(
+        fn,
+        Options(
+            policy=policy,
+            numerics=numerics,
+            hardware=hardware,
+            expected_calls=expected_calls,
+            tau=tau,
+            strict=strict,
+        ),
+    )
