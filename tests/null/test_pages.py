@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from fusebound import target
+from fusebound.analysis.simulate import needed, simulate
 from fusebound.errors import UsageError
 from fusebound.gates import pages
-from fusebound.gates.base import Facts
+from fusebound.gates.base import OK, Facts
 from fusebound.gates.decide import judge
 from fusebound.gates.pages import Example
 from fusebound.ir.spec import verify
@@ -19,11 +22,16 @@ GATE_CODES = [c for c in pages.codes() if c.startswith("F")]
 
 
 def _facts(e: Example) -> Facts:
+    """What the planner would know of the candidate: the page's settings, a simulation where one is due."""
     s = e.settings
+    tau = float(s["tau"]) if "tau" in s else None
+    nodes = e.candidate().nodes
+    found = simulate(e.graph, nodes) if needed(e.graph, nodes, tau) else None
     return Facts(
         target.get(s.get("hardware", "cpu-avx2")),
         numerics=s.get("numerics", "accurate"),
-        tau=float(s["tau"]) if "tau" in s else None,
+        tau=tau,
+        simulated={nodes: found} if found else {},
         expected_calls=int(s.get("expected_calls", "1000")),
         policy=s.get("policy", "tile"),
     )
@@ -49,6 +57,20 @@ def test_a_page_has_its_parts(code: str) -> None:
     if code.startswith("F"):
         assert re.search(r"^\*\*Gate\*\* \w+ · \*\*State\*\* ", text, re.MULTILINE)
         assert text.index("## Why it matters") < text.index("## Example")
+
+
+def test_every_code_that_the_source_gives_has_a_page() -> None:
+    sources = (Path(__file__).parents[2] / "src").rglob("*.py")
+    given = {c for p in sources for c in re.findall(r"[\"(](F\d{3})[\")]", p.read_text("utf-8"))}
+    assert given - {OK} == set(GATE_CODES)
+
+
+def test_a_larger_tau_accepts_what_f202_refuses() -> None:
+    e = pages.example("F202")
+    facts = _facts(e)
+    assert judge(e.candidate(), facts).codes == ("F202",)
+    for tau in (0.04, None):
+        assert judge(e.candidate(), replace(facts, tau=tau))
 
 
 def test_pages_are_found_in_any_case_and_misses_are_answered() -> None:
