@@ -14,7 +14,7 @@ from fusebound.ir.ops import spec_of
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """Why a kernel of the group may not write `storage` in place. `read` and `write` show the two index maps."""
+    """Why a kernel may not write `storage` in place; `read` and `write` show the two index maps."""
 
     code: str
     storage: str

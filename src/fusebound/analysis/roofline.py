@@ -99,7 +99,7 @@ def busy_users(g: Graph, nodes: Collection[str]) -> tuple[UserOp, ...]:
 
 
 def instructions(g: Graph, nodes: Collection[str], target: Target) -> float:
-    """Vector instructions of the primitives, each evaluated once per element; contractions as multiply-adds."""
+    """Vector instructions of the primitives, each evaluated once per element."""
     return sum(_instructions(g, g.node[i]) for i in nodes) / target.lanes
 
 
@@ -185,7 +185,7 @@ def _share(points: int, target: Target) -> float:
 def _run(
     overhead: float, memory: float, compute: float, fault: float, spill: float, target: Target
 ) -> Cost:  # fmt: skip
-    """On a CPU a small launch stays serial: it pays one thread's share of the machine but no parallel region."""
+    """On a CPU a small launch stays serial: one thread's share of the machine, no parallel region."""
     if target.kind == "gpu" or target.threads <= 1:
         return Cost(overhead, memory, compute, fault, spill)
     n = target.threads

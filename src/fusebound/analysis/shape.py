@@ -11,7 +11,7 @@ Key = tuple[object, ...]
 
 
 def structure(g: Graph, nodes: Collection[str]) -> Key:
-    """A key that two groups share exactly when one kernel serves both: operators, attributes, types, wiring."""
+    """A key that two groups share when one kernel serves both: operators, attributes, types, wiring."""
     inside = frozenset(nodes)
     inputs, outputs = boundary(g, inside)
     number = {v: k for k, v in enumerate(inputs)}

@@ -112,7 +112,7 @@ def _touched(g: Graph) -> int:
 
 
 def by_level(g: Graph, traffic: Traffic, target: Target) -> dict[str, int]:
-    """External bytes by the memory level that serves them, and `register`: bytes of reuse that stay on chip."""
+    """External bytes by the memory level that serves them; `register` holds the reuse that stays on chip."""
     levels = {"register": traffic.inside, "l2": 0, "l3": 0, "dram": 0}
     for side in (traffic.reads, traffic.writes):
         for v, size in side.items():

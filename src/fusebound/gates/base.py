@@ -111,7 +111,7 @@ class Candidate:
 
     @cached_property
     def apart_bytes(self) -> int:
-        """External bytes of the two sides as two kernels; of a finished group (`b` empty), of its operators."""
+        """External bytes of the two sides as two kernels; with `b` empty, of the operators of `a`."""
         if not self.b:
             return unfused_bytes(self.graph, self.users())
         return sum(kernel_traffic(self.graph, side).total for side in (self.a, self.b))

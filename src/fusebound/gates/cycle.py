@@ -29,7 +29,7 @@ def outside_path(c: Candidate) -> list[str]:
 
 
 def _enter(c: Candidate, node: str, came_from: str, parent: dict[str, str], last: int) -> list[str]:
-    """The nodes to go on from after reaching `node`: its whole group, unless it can only lead further away."""
+    """The nodes to go on from after reaching `node`: its whole group, unless it leads only away."""
     if node in parent:
         return []
     parent[node] = came_from

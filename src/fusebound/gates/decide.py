@@ -1,17 +1,21 @@
-"""The decision: all four gates, always, and what the policy says."""
+"""The decision: all four gates, always, and what the policy and the user's rules say."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusebound.gates import dependence, gain, policy, precision, resources
+from fusebound.gates import dependence, gain, override, policy, precision, resources
 from fusebound.gates.base import OK, Candidate, Facts, Verdict
+from fusebound.gates.override import REQUIRES, Rules
+
+NO_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Four verdicts on one candidate, and the policy's refusal if there is one. True when all of them allow
-    it.
+    """Four verdicts on one candidate, and what overrides them, if anything: a policy or a rule of the user's.
+
+    True when all of them allow the merge, or when a rule demands it and the order and the numbers are right.
     """
 
     dependence: Verdict
@@ -26,8 +30,14 @@ class Judgement:
         four = (self.dependence, self.precision, self.resources, self.gain)
         return four if self.override is None else (self.override, *four)
 
+    @property
+    def _binding(self) -> tuple[Verdict, ...]:
+        if self.override is not None and self.override.code == REQUIRES:
+            return (self.dependence, self.precision)
+        return self.verdicts
+
     def __bool__(self) -> bool:
-        return all(self.verdicts)
+        return all(self._binding)
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -37,15 +47,16 @@ class Judgement:
     @property
     def first(self) -> Verdict | None:
         """The verdict that vetoes, or None."""
-        return next((v for v in self.verdicts if not v), None)
+        return next((v for v in self._binding if not v), None)
 
 
-def judge(candidate: Candidate, facts: Facts) -> Judgement:
+def judge(candidate: Candidate, facts: Facts, rules: Rules = NO_RULES) -> Judgement:
     """Put a candidate through all four gates."""
+    ruled = override.check(candidate, rules)
     return Judgement(
         dependence.check(candidate, facts),
         precision.check(candidate, facts),
         resources.check(candidate, facts),
         gain.check(candidate, facts),
-        policy.check(candidate, facts),
+        ruled if ruled is not None else policy.check(candidate, facts),
     )

@@ -1,4 +1,4 @@
-"""Gain (F4xx): ΔT = T_launch + T_mem − T_recompute − T_spill − T_overlap − T_compile, over what runs today."""
+"""Gain (F4xx): ΔT = T_launch + T_mem − T_recompute − T_spill − T_overlap − T_compile."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, .
     if gain.saved + gain.overlap > facts.threshold_us:
         text = (
             f"{names} fill a part of {facts.target.name} each and run side by side on two streams; "
-            f"one kernel would lose {gain.overlap:.3g} µs of overlap and save {gain.saved + gain.overlap:.3g} µs"
+            f"one kernel would lose {gain.overlap:.3g} µs of overlap and save "
+            f"{gain.saved + gain.overlap:.3g} µs"
         )
         flip = "give each operator enough elements to fill the device"
         return Verdict(GATE, "fail", "F402", text, (), evidence, flip)

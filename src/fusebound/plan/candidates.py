@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from fusebound.analysis.alias import is_view
+from fusebound.gates.base import Candidate
 from fusebound.gates.dependence import boundary_code
 from fusebound.ir.graph import Graph, UserOp
 
@@ -55,7 +56,7 @@ def _source(g: Graph, view: str) -> str:
 
 
 def raw_edges(g: Graph, r: Roles) -> Iterator[Edge]:
-    """Every value that one fusable operator computes and another reads, views looked through, in graph order."""
+    """Every value that one fusable operator computes and another reads, views looked through."""
     seen: set[tuple[str, str]] = set()
     for n in g.nodes:
         if not r.fusable(n.user):
@@ -96,6 +97,20 @@ def sibling_edges(g: Graph, r: Roles) -> Iterator[Edge]:
 def views_between(g: Graph, r: Roles, first: frozenset[str], second: frozenset[str]) -> frozenset[str]:
     """The views (user operators) through which `second` reads what `first` computes, or the reverse."""
     return _through(g, r, first, second) | _through(g, r, second, first)
+
+
+def with_views(
+    g: Graph, r: Roles, a: frozenset[str], b: frozenset[str], owner: Mapping[str, frozenset[str]] | None
+) -> Candidate:
+    """The merge of two groups with the views between them (on the first side).
+
+    `owner` are the groups of all nodes, for the cycle test; None says that there is no cycle.
+    """
+    views = frozenset(n.id for v in views_between(g, r, a, b) for n in g.members[v])
+    if owner is None:
+        return Candidate(g, a | views, b, acyclic=True)
+    inside = a | b | views
+    return Candidate(g, a | views, b, {n: s for n, s in owner.items() if n not in inside})
 
 
 def _through(g: Graph, r: Roles, makers: frozenset[str], readers: frozenset[str]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from fusebound.ir.graph import Graph
 
 
 class Contracted:
-    """User operators contracted to groups. Group ids are indices of user operators; order stays topological."""
+    """User operators contracted to groups. Group ids are indices of user operators."""
 
     def __init__(self, g: Graph) -> None:
         self.g = g

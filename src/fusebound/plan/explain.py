@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusebound.errors import UsageError
-from fusebound.gates.base import Candidate, Facts, Verdict
-from fusebound.gates.decide import Judgement, judge
+from fusebound.gates.base import Facts, Verdict
+from fusebound.gates.decide import Judgement
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.ir.names import find
-from fusebound.plan.candidates import roles, views_between
+from fusebound.plan.candidates import roles, with_views
 from fusebound.plan.plan import Group, Plan
+from fusebound.plan.simulated import judge_simulated, simulator
 from fusebound.target.target import Target
 
 
@@ -72,7 +73,7 @@ def can_fuse(g: Graph, a: str, b: str, facts: Facts) -> Why:
 
 
 def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
-    """Judge two user operators in a plan: the pair itself where it is fused, else the merge of their groups."""
+    """Judge two user operators in a plan: the pair where it is fused, else the merge of their groups."""
     g = plan.graph
     first, second = _pair(g, a, b)
     facts = Facts(target or _target(plan.target), plan.numerics, plan.tau, plan.expected_calls, plan.policy)
@@ -117,8 +118,6 @@ def _judged(
     g: Graph, facts: Facts, a: UserOp, b: UserOp, one: frozenset[str], two: frozenset[str],
     owner: dict[str, frozenset[str]], fused: bool | None,
 ) -> Why:  # fmt: skip
-    between = views_between(g, roles(g), one, two)
-    views = frozenset(n.id for v in between for n in g.members[v])
-    outside = {n: s - views for n, s in owner.items() if n not in views}
-    c = Candidate(g, one | views, two, outside)
-    return Why(a, b, judge(c, facts), c.saved_bytes, c.users(), fused)
+    c = with_views(g, roles(g), one, two, owner)
+    judgement = judge_simulated(c, facts, simulator(None, facts))
+    return Why(a, b, judgement, c.saved_bytes, c.users(), fused)

@@ -1,34 +1,34 @@
-"""The greedy planner: largest saving first along values, then readers of one value; gates judge every merge."""
+"""The greedy planner: largest values first, then readers of one value; gates judge every merge."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fusebound.analysis.numerics import ErrorFacts
 from fusebound.analysis.roofline import busy_users
 from fusebound.analysis.shape import structure
 from fusebound.errors import UsageError
 from fusebound.gates.base import Candidate, Facts
-from fusebound.gates.decide import Judgement, judge
+from fusebound.gates.decide import NO_RULES, Judgement
+from fusebound.gates.override import Rules, matches
 from fusebound.gates.policy import POLICIES
 from fusebound.ir.graph import Graph
-from fusebound.plan.assemble import assemble
-from fusebound.plan.candidates import Edge, Roles, raw_edges, roles, sibling_edges, views_between
+from fusebound.plan.assemble import Assembly
+from fusebound.plan.candidates import Edge, Roles, raw_edges, roles, sibling_edges, views_between, with_views
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.plan import Decision, Plan
+from fusebound.plan.simulated import GivenFacts, Simulate, judge_simulated, simulator
 from fusebound.target.target import Target
-
-Simulate = Callable[[Graph, frozenset[str]], ErrorFacts | None]
 
 ROUNDS = 3
 """Passes over the edges: a merge can make another one legal that was refused before (a cycle closed, a gain).
 """
 
 _NEVER = ("F1", "F2", "F5", "F6", "F9")
-"""Refusals that a larger group keeps: everything but resources and gain; F101 is asked again."""
+_PASSING = ("F101", "F107", "F202")
+"""Refusals that a larger group keeps: everything but resources and gain, and those that may pass."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,8 @@ class Search:
     facts: Facts
     roles: Roles
     groups: Contracted
-    simulate: Simulate | None = None
+    simulate: Simulate
+    rules: Rules = NO_RULES
     decisions: list[Decision] = field(default_factory=list[Decision])
     refused: dict[tuple[int, int], tuple[int, int, Judgement]] = field(
         default_factory=dict[tuple[int, int], tuple[int, int, Judgement]]
@@ -73,12 +74,17 @@ class Search:
 
     def _pays(self, group: int, facts: Facts) -> bool:
         c = Candidate(self.g, self.groups.nodes[group], frozenset(), acyclic=True)
-        judgement = judge(c, facts)
-        if not judgement.gain:
+        judgement = judge_simulated(c, facts, self.simulate)
+        if not judgement.gain and not self._required(c):
             busy = [u.name for u in busy_users(self.g, c.nodes)]
             step = len(self.decisions)
             self.decisions.append(Decision(step, busy[0], busy[-1], False, judgement, len(c.users())))
-        return bool(judgement.gain)
+        return bool(judgement.gain) or self._required(c)
+
+    def _required(self, c: Candidate) -> bool:
+        """Whether a rule of the user's holds this group together, whatever it costs."""
+        users = [self.g.user[u] for u in c.users()]
+        return any(all(any(matches(u, p) for u in users) for p in pair) for pair in self.rules.require)
 
     def _pass(self, edges: Iterable[Edge]) -> None:
         heap = [(-e.bytes, k, e) for k, e in enumerate(edges)]
@@ -94,7 +100,7 @@ class Search:
             return
         chosen = self._closure(a, b)
         candidate = self._candidate(a, b, chosen)
-        judgement = self._judge(candidate)
+        judgement = judge_simulated(candidate, replace(self.facts, growing=True), self.simulate, self.rules)
         accepted = bool(judgement)
         count = sum(len(self.groups.users[i]) for i in chosen)
         self.decisions.append(Decision(len(self.decisions), e.a, e.b, accepted, judgement, count))
@@ -103,26 +109,14 @@ class Search:
         else:
             self._remember(a, b, judgement)
 
-    def _judge(self, c: Candidate) -> Judgement:
-        facts = replace(self.facts, growing=True)
-        if self.simulate is not None:
-            found = self.simulate(self.g, c.nodes)
-            if found is not None:
-                facts = replace(facts, simulated={c.nodes: found})
-        return judge(c, facts)
-
     def _closure(self, a: int, b: int) -> set[int]:
         """Both groups and the views between them, which would otherwise lie on a cycle."""
         views = views_between(self.g, self.roles, self.groups.nodes[a], self.groups.nodes[b])
         return {a, b} | {self.groups.find(self.groups.index[v]) for v in views}
 
     def _candidate(self, a: int, b: int, chosen: set[int]) -> Candidate:
-        views = frozenset(n for i in chosen - {a, b} for n in self.groups.nodes[i])
-        nodes_a, nodes_b = self.groups.nodes[a] | views, self.groups.nodes[b]
-        if not self.groups.returns(chosen):
-            return Candidate(self.g, nodes_a, nodes_b, acyclic=True)
-        owner = self.groups.owner(i for i in self.groups.users if i not in chosen)
-        return Candidate(self.g, nodes_a, nodes_b, owner)
+        owner = self.groups.owner(self.groups.users) if self.groups.returns(chosen) else None
+        return with_views(self.g, self.roles, self.groups.nodes[a], self.groups.nodes[b], owner)
 
     def _merge(self, chosen: set[int]) -> None:
         keep = self.groups.merge(chosen)
@@ -156,7 +150,8 @@ class Search:
 
 def plan(
     graph: Graph, *, target: Target, policy: str = "tile", numerics: str = "accurate",
-    tau: float | None = None, expected_calls: int = 1000, facts: Mapping[frozenset[str], ErrorFacts] | Simulate | None = None,
+    tau: float | None = None, expected_calls: int = 1000, facts: GivenFacts = None,
+    rules: Rules = NO_RULES,
 ) -> Plan:  # fmt: skip
     """Plan a graph for a target. Pure: the same arguments give the same plan.
 
@@ -169,18 +164,12 @@ def plan(
     if numerics not in ("accurate", "eager"):
         raise UsageError(f"unknown numerics {numerics!r}", hint="accurate or eager")
     given = Facts(target, numerics, tau, expected_calls, policy)
-    search = Search(graph, given, roles(graph), Contracted(graph), _simulator(facts))
+    search = Search(graph, given, roles(graph), Contracted(graph), simulator(facts, given), rules)
     if policy.startswith("textbook"):
         _textbook(search, strict=policy == "textbook-strict")
     elif policy != "none":
         search.run()
-    return assemble(search.g, search.facts, search.roles, search.groups, search.decisions)
-
-
-def _simulator(facts: Mapping[frozenset[str], ErrorFacts] | Simulate | None) -> Simulate | None:
-    if facts is None or callable(facts):
-        return facts
-    return lambda _, nodes: facts.get(nodes)
+    return Assembly(graph, given, search.roles, search.groups, search.simulate, rules).plan(search.decisions)
 
 
 def _textbook(search: Search, strict: bool) -> None:

@@ -1,0 +1,106 @@
+"""The error of a candidate, simulated on small shapes: eager's roundings and a kernel's against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusebound.analysis import datasets
+from fusebound.analysis.group import boundary
+from fusebound.analysis.interpret import evaluate, rounded
+from fusebound.analysis.memo import per_graph
+from fusebound.analysis.numerics import ErrorFacts, rounding_points
+from fusebound.analysis.shrink import Shapes, shrink
+from fusebound.ir.dtypes import DTYPES
+from fusebound.ir.graph import Graph
+
+Array = NDArray[Any]
+
+
+def needed(g: Graph, nodes: frozenset[str], tau: float | None) -> bool:
+    """Whether a candidate's error must be simulated: under a τ always, else when roundings vanish in it."""
+    return tau is not None or bool(rounding_points(g, nodes))
+
+
+@per_graph
+def simulate(g: Graph, nodes: frozenset[str]) -> ErrorFacts | None:
+    """The worst output on the worst data set, or None where the group cannot be simulated.
+
+    `difference` is taken over ordinary (normal) data only: it is an absolute figure, and a wide range would
+    set it. Sums are float32 pairwise for eager and float64 for the fused kernel.
+    """
+    shapes = shrink(g, nodes)
+    if shapes is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = [f for name in datasets.NAMES for f in _compare(g, nodes, shapes, name)]
+    except (KeyError, ValueError, IndexError):
+        return None
+    if not found:
+        return None
+    worst = max(found, key=_badness)
+    difference = max((f.difference for f in found if f.data == "normal"), default=0.0)
+    return replace(worst, difference=difference)
+
+
+def _badness(f: ErrorFacts) -> tuple[bool, float]:
+    tiny = np.finfo(np.float64).tiny
+    return bool(f.class_changes), max(
+        f.fused_rms / max(f.rms_limit, tiny), f.fused_max / max(f.max_limit, tiny)
+    )
+
+
+def _compare(g: Graph, nodes: Collection[str], shapes: Shapes, name: str) -> list[ErrorFacts]:
+    inputs = datasets.make(g, nodes, shapes, name)
+    wide = {v: x.astype(np.longdouble) if _double(g, v) else x for v, x in inputs.items()}
+    eager = evaluate(g, nodes, inputs, shapes, "eager")
+    fused = evaluate(g, nodes, inputs, shapes, "fused")
+    exact = evaluate(g, nodes, wide, shapes, "exact")
+    _, outputs = boundary(g, nodes)
+    floats = [v for v in outputs if g.values[v].type.is_float and eager[v].size]
+    return [
+        _facts(v, name, g.values[v].dtype, eager[v], rounded(fused[v], g.values[v].dtype), exact[v])
+        for v in floats
+    ]
+
+
+def _double(g: Graph, value: str) -> bool:
+    return g.values[value].dtype == "float64"
+
+
+def _facts(output: str, data: str, dtype: str, eager: Array, fused: Array, exact: Array) -> ErrorFacts:
+    want = rounded(exact, dtype)
+    good = np.isfinite(eager) & np.isfinite(fused) & np.isfinite(want)
+    a, b, c = eager[good], fused[good], exact[good]
+    ea, eb = np.abs(a - c), np.abs(b - c)
+    wrong = (_class(fused) != _class(want)) & (_class(eager) == _class(want))
+    zeros = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
+    ulp = DTYPES[dtype].ulp
+    return ErrorFacts(
+        output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), _max(np.abs(b - a)),
+        _ulp_at(_rms(c), ulp), _ulp_at(float(np.abs(c[np.argmax(eb)])) if c.size else 0.0, ulp),
+        int(np.sum(wrong)), int(np.sum(zeros)),
+    )  # fmt: skip
+
+
+def _class(x: Array) -> Array:
+    """0 finite, 1 +Inf, 2 -Inf, 3 NaN."""
+    return np.where(np.isnan(x), 3, np.where(np.isinf(x), np.where(x > 0, 1, 2), 0))
+
+
+def _rms(x: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(x)))) if x.size else 0.0
+
+
+def _max(x: Array) -> float:
+    return float(np.max(x)) if x.size else 0.0
+
+
+def _ulp_at(x: float, ulp: float) -> float:
+    """The distance of neighbouring numbers at magnitude x."""
+    return float(2.0 ** np.floor(np.log2(x)) * ulp) if x > 0 else 0.0

@@ -1,0 +1,59 @@
+"""The user's word: pairs of operators that must not, or must, share a kernel (F901, F902)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product
+
+from fusebound.gates.base import Candidate, Evidence, Verdict
+from fusebound.ir.graph import UserOp
+
+GATE = "rules"
+FORBIDS, REQUIRES = "F901", "F902"
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Patterns of operator names (`softmax`, `layers.*`), two by two.
+
+    `forbid` keeps two operators apart. `require` overrules the resources and gain gates, and the policy, for a
+    merge that joins the two; dependence and precision cannot be overruled.
+    """
+
+    forbid: tuple[Pair, ...] = ()
+    require: tuple[Pair, ...] = ()
+
+
+def check(c: Candidate, rules: Rules) -> Verdict | None:
+    """The rule that speaks about this merge, or None; a ban is stronger than a demand."""
+    for pair in rules.forbid:
+        if (met := _meets(c, pair)) is not None:
+            text = f"a rule keeps {met[0].label} and {met[1].label} apart ({pair[0]}, {pair[1]})"
+            return Verdict(GATE, "fail", FORBIDS, text, (), _evidence(pair), "drop the forbid rule")
+    for pair in rules.require:
+        if (met := _meets(c, pair)) is not None:
+            text = f"a rule demands {met[0].label} and {met[1].label} in one kernel ({pair[0]}, {pair[1]})"
+            return Verdict(GATE, "pass", REQUIRES, text, (), _evidence(pair))
+    return None
+
+
+def _evidence(pair: Pair) -> tuple[Evidence, ...]:
+    return (Evidence("rule", f"{pair[0]}, {pair[1]}"),)
+
+
+def _meets(c: Candidate, pair: Pair) -> tuple[UserOp, UserOp] | None:
+    """Two operators, one of each side, that match the pair in either order."""
+    left, right = ([c.graph.user[u] for u in c.users(side)] for side in (c.a, c.b))
+    for a, b in product(left, right):
+        if (matches(a, pair[0]) and matches(b, pair[1])) or (matches(a, pair[1]) and matches(b, pair[0])):
+            return a, b
+    return None
+
+
+def matches(u: UserOp, pattern: str) -> bool:
+    """Whether a pattern names an operator, alone or with its module path."""
+    full = f"{u.scope}.{u.name}" if u.scope else u.name
+    return fnmatchcase(u.name, pattern) or fnmatchcase(full, pattern)
