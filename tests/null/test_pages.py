@@ -14,6 +14,7 @@ from fusebound.errors import UsageError
 from fusebound.gates import pages
 from fusebound.gates.base import OK, Facts
 from fusebound.gates.decide import judge
+from fusebound.gates.override import Rules
 from fusebound.gates.pages import Example
 from fusebound.ir.spec import verify
 from fusebound.ir.text import parse_graph, print_graph
@@ -37,12 +38,20 @@ def _facts(e: Example) -> Facts:
     )
 
 
+def _rules(e: Example) -> Rules:
+    def pairs(key: str) -> tuple[tuple[str, str], ...]:
+        words = e.settings.get(key, "").split()
+        return ((words[0], words[1]),) if words else ()
+
+    return Rules(pairs("forbid"), pairs("require"))
+
+
 @pytest.mark.parametrize("code", GATE_CODES)
 def test_the_example_of_a_page_yields_its_code(code: str) -> None:
     e = pages.example(code)
     verify(e.graph)
     assert parse_graph(print_graph(e.graph)) == e.graph
-    verdict = judge(e.candidate(), _facts(e))
+    verdict = judge(e.candidate(), _facts(e), _rules(e))
     facts = [x.quantity for v in verdict.verdicts for x in v.evidence]
     assert code in verdict.codes or any(f"({code})" in q for q in facts), (verdict.codes, facts)
 
