@@ -37,18 +37,22 @@ def interleave(
     hold: bool = False,
     hold_bytes: int = 0,
     budget_s: float = math.inf,
+    before: Call | None = None,
 ) -> dict[str, Samples]:
     """Microseconds per call of each callable, one figure a round, garbage collection off.
 
-    Results are dropped at once, so that memory may be reused. With `hold` all results stay alive until the end
-    (or until they exceed `hold_bytes`, by default a quarter of the free memory, and are dropped between two
-    rounds), so that every call has to write fresh memory. After `budget_s` seconds no further round begins,
-    but there are at least three if asked for. Raises ValueError for no callables or rounds.
+    Results are dropped at once, so that memory may be reused. With `hold` all results stay alive until the
+    end (or until they exceed `hold_bytes`, by default a quarter of the free memory, and are dropped between
+    two rounds), so that every call has to write fresh memory. After `budget_s` seconds no further round
+    begins, but there are at least three if asked for. `before` runs ahead of every sample, outside the time
+    taken, and a sample is then a single call. Raises ValueError for no callables or rounds.
     """
     if not callables or rounds < 1:
         raise ValueError("interleave needs at least one callable and one round")
     with _quiet_collector():
-        batches = {name: _batch(call, warmup, min_sample_us) for name, call in callables.items()}
+        batches = {
+            name: 1 if before else _batch(call, warmup, min_sample_us) for name, call in callables.items()
+        }
         keeper = _Keeper(hold_bytes or _free_memory() // 4) if hold else None
         times: dict[str, list[float]] = {name: [] for name in callables}
         deadline = time.perf_counter() + budget_s
@@ -56,6 +60,8 @@ def interleave(
             if number >= _LEAST_ROUNDS and time.perf_counter() > deadline:
                 break
             for name in _order(list(callables), number):
+                if before:
+                    before()
                 times[name].append(_sample(callables[name], batches[name], keeper))
             if keeper:
                 keeper.between_rounds()

@@ -29,7 +29,14 @@ class Capture(Protocol):
     def fn(self) -> Callable[..., object]: ...
 
     @property
-    def program(self) -> ExportedProgram: ...
+    def program(self) -> ExportedProgram | None: ...
+
+
+def program_of(captured: Capture) -> ExportedProgram:
+    """The undecomposed program; raises UsageError for a graph that was loaded without one."""
+    if captured.program is None:
+        raise UsageError("a graph without its program cannot be verified", hint="capture the function itself")
+    return captured.program
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ def bind(captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
 
     Raises UsageError where the arguments do not have the structure that was captured.
     """
-    program = captured.program
+    program = program_of(captured)
     users = iter(_flat_arguments(program, args, kwargs or {}))
     leaves: list[Leaf] = []
     for spec in program.graph_signature.input_specs:

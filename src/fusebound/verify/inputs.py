@@ -73,10 +73,16 @@ def _fill_floats(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Gen
     elif kind == "tiny":
         values = values * 1e-7
     elif kind == "special values":
-        values = _sprinkled(values, flat.dtype, generator)
+        values = _sprinkled(values, flat.dtype, _row(leaf.value), generator)
     elif kind == LIKE:
         values = _like(leaf, values)
     flat.copy_(torch.where(keep, flat.to(torch.float64), values))
+
+
+def _row(t: torch.Tensor) -> int:
+    """Elements of a row in memory, for the kinds of special values to alternate; 16 where there is one
+    row."""
+    return t.shape[-1] if t.dim() > 1 and t.stride(-1) == 1 else 16
 
 
 def _like(leaf: Leaf, noise: torch.Tensor) -> torch.Tensor:
@@ -95,16 +101,19 @@ def _like(leaf: Leaf, noise: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def _sprinkled(values: torch.Tensor, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """About one value in twelve replaced by NaN, ±Inf, ±0, a subnormal or the largest number."""
+def _sprinkled(
+    values: torch.Tensor, dtype: torch.dtype, row: int, generator: torch.Generator
+) -> torch.Tensor:
+    """One value in twelve replaced, by kinds that alternate with the rows: none, NaN, ±Inf, zeros and tiny
+    or huge numbers; a NaN in every row would say nothing about the other values."""
     info = torch.finfo(dtype)
     step = info.smallest_normal * info.eps
-    special = torch.tensor(
-        [math.nan, math.inf, -math.inf, 0.0, -0.0, step, -info.smallest_normal / 2, info.max],
-        dtype=torch.float64,
-    )
-    which = torch.randint(0, 12 * len(special), values.shape, generator=generator)
-    return torch.where(which < len(special), special[which.clamp(max=len(special) - 1)], values)
+    plain = (0.0, -0.0, step, -info.smallest_normal / 2, info.max)
+    kinds = torch.tensor([plain, (math.nan,) * 5, (math.inf, -math.inf) * 2 + (0.0,)], dtype=torch.float64)
+    which = torch.arange(len(values)) // row % 4
+    choice = torch.randint(0, 12 * 5, values.shape, generator=generator)
+    special = kinds[(which - 1).clamp(min=0), choice.clamp(max=4)]
+    return torch.where((which > 0) & (choice < 5), special, values)
 
 
 def _mask_rows(leaf: Leaf) -> None:

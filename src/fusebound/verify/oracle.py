@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import OutputKind
 
-from fusebound.verify.call import Capture, Leaf, bind, has_memory, storage_key
+from fusebound.verify.call import Capture, Leaf, bind, has_memory, program_of, storage_key
 from fusebound.verify.interpreter import WideInterpreter, widened
 
 
@@ -39,7 +39,7 @@ def oracle(captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any] | N
 
 def reference(captured: Capture, leaves: Sequence[Leaf]) -> Reference:
     """Outputs and final inputs of the user's program in float64, for inputs bound by `call.bind`."""
-    program = captured.program
+    program = program_of(captured)
     wide = promote(leaves)
     with torch.no_grad(), _float64_by_default():
         returned = WideInterpreter(program.graph_module).run(*wide)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, storage_key, tensors
+from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.exact import correctly_rounded
 from fusebound.verify.oracle import Reference, reference
 from fusebound.verify.tolerance import Errors, measure
@@ -63,7 +63,7 @@ class Program:
         self._exe, self._eager, self._captured = exe, eager, captured
         self._args, self._kwargs = args, kwargs
         self.leaves = leaves
-        self.correctly_rounded = correctly_rounded(captured.program)
+        self.correctly_rounded = correctly_rounded(program_of(captured))
 
     def fused(self, seed: int) -> Outcome:
         """Run the built program; inputs hold their values again afterwards."""
