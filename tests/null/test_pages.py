@@ -93,3 +93,9 @@ def test_repeat_lines_count_up_and_down() -> None:
     g = pages.example("F301").graph
     assert g.node["power.19"].inputs == ("power.18", "x")
     assert g.node["sum.18"].inputs == ("sum.17", "power.1")
+
+
+def test_every_error_code_that_the_source_gives_has_a_page() -> None:
+    source = Path(__file__).parents[2] / "src"
+    given = {c for p in source.rglob("*.py") for c in re.findall(r'"(E\d{3})"', p.read_text("utf-8"))}
+    assert given == {p.stem for p in (source / "fusebound" / "cli" / "pages").glob("E*.md")}
