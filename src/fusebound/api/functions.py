@@ -52,9 +52,9 @@ def plan(
     """Decide the fusion boundaries of a graph.
 
     `policy` is one of "none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library";
-    `numerics` is "accurate" (error against fp64 no worse than eager's) or "eager" (every rounding point kept);
-    `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|; the time to compile must pay
-    over `expected_calls`. Raises UsageError for an unknown policy, numerics or target.
+    `numerics` is "accurate" (error against fp64 no worse than eager's) or "eager" (every rounding point
+    kept); `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|; the time to compile
+    must pay over `expected_calls`. Raises UsageError for an unknown policy, numerics or target.
     """
     from fusebound.api.pipeline import make_plan
 
@@ -109,8 +109,8 @@ def build(plan: Plan) -> Executable:
 def verify(exe: Executable, *args: Any, **kwargs: Any) -> Report:
     """Check an executable against eager and a float64 oracle: `report.ok`, `report.errors`.
 
-    The arguments are used as given, then filled with drawn and with special values; they hold their own values
-    again afterwards.
+    The arguments are used as given, then filled with drawn and with special values; they hold their own
+    values again afterwards.
     """
     from fusebound.api.pipeline import verify_built
     from fusebound.report.collect import report_of
@@ -121,7 +121,11 @@ def verify(exe: Executable, *args: Any, **kwargs: Any) -> Report:
 
 
 def bench(
-    exe: Executable, *args: Any, against: Sequence[str] = ("eager",), rounds: int | None = None
+    exe: Executable,
+    *args: Any,
+    against: Sequence[str] = ("eager",),
+    rounds: int | None = None,
+    **kwargs: Any,
 ) -> Report:
     """Measure an executable against "eager" and "inductor" in one interleaved run: `report.ratios`.
 
@@ -132,7 +136,8 @@ def bench(
     from fusebound.report.results import with_bench
 
     report = report_of(exe.plan, _target_of(exe), model=exe.plan.graph.name)
-    return with_bench(report, bench_built(exe, recall(exe.plan.graph), args, against=against, rounds=rounds))
+    found = bench_built(exe, recall(exe.plan.graph), args, kwargs, against=against, rounds=rounds)
+    return with_bench(report, found)
 
 
 def _target_of(exe: Executable) -> Target:

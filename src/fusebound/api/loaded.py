@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from fusebound.capture.torch import Captured
 from fusebound.errors import UsageError
-from fusebound.ir.graph import Graph
-
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
 
 
-@dataclass(frozen=True)
-class LoadedGraph:
-    """What the runtime and the verifier need of a captured function, for a graph that was read from a file.
+class LoadedGraph(Captured):
+    """A graph that was read from a file; every input is an argument, parameters and buffers too.
 
     `fn` takes the graph's inputs in order and runs its operators through the framework; `program` is its
     export, which the oracle reads.
     """
-
-    graph: Graph
-    program: ExportedProgram
-    fn: Callable[..., Any]
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The arguments themselves; raises UsageError (E120) for another number of them."""

@@ -11,19 +11,18 @@ from fusebound.errors import UsageError
 from fusebound.ir.graph import Graph
 
 if TYPE_CHECKING:
-    from fusebound.api.loaded import LoadedGraph
     from fusebound.capture.torch import Captured
 
 _KEY = "captured function"
 
 
-def remember(captured: Captured | LoadedGraph) -> Graph:
+def remember(captured: Captured) -> Graph:
     """The graph of a captured function, which `recall` finds its way back from."""
     vars(captured.graph)[_KEY] = captured
     return captured.graph
 
 
-def recall(graph: Graph) -> Captured | LoadedGraph:
+def recall(graph: Graph) -> Captured:
     """The captured function of a graph; a graph from elsewhere is run by its own operators.
 
     Raises UsageError (E109) where that is impossible because the graph needs more than its text holds.

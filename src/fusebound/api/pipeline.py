@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from fusebound.api.loaded import LoadedGraph
 from fusebound.api.model import Model
 
 if TYPE_CHECKING:
     from fusebound.capture.torch import Captured
     from fusebound.ir.graph import Graph
+    from fusebound.measure.bench import BenchResult
     from fusebound.plan.plan import Plan
     from fusebound.runtime.executable import Executable
     from fusebound.target.target import Target
+    from fusebound.verify.call import Capture
     from fusebound.verify.result import VerifyResult
 
 
-def capture_model(model: Model) -> Captured | LoadedGraph:
+def capture_model(model: Model) -> Captured:
     """Trace a model on its example inputs; a graph from a file keeps its own names and lines.
 
     Raises CaptureError with the user's line.
@@ -27,8 +28,9 @@ def capture_model(model: Model) -> Captured | LoadedGraph:
     captured = capture(model.fn, model.args, dict(model.kwargs))
     if model.graph is None:
         return captured
-    assert captured.program is not None
-    return LoadedGraph(model.graph, captured.program, model.fn)
+    from fusebound.api.loaded import LoadedGraph
+
+    return LoadedGraph(model.graph, captured.program, captured.functional, model.fn)
 
 
 def make_plan(
@@ -50,17 +52,48 @@ def make_plan(
     )
 
 
-def build_plan(plan: Plan, captured: Captured | LoadedGraph) -> Executable:
+def build_plan(plan: Plan, captured: Captured) -> Executable:
     """Compile a plan's kernels for this machine. Raises UsageError (E130) if the plan is of another graph."""
     from fusebound.engine.build import build
 
     return build(plan, captured)
 
 
+def bench_built(
+    exe: Executable,
+    captured: Captured,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    against: Sequence[str] = ("eager",),
+    rounds: int | None = None,
+) -> BenchResult:
+    """Time an executable and its opponents in one interleaved run; `rounds` None takes the usual number."""
+    from fusebound.measure.bench import bench
+
+    chosen = {} if rounds is None else {"rounds": rounds}
+    return bench(exe, captured, args, kwargs, against=against, **chosen)
+
+
 def verify_built(
-    exe: Executable, captured: Captured | LoadedGraph, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    exe: Executable,
+    captured: Captured,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    budget_s: float = 60.0,
 ) -> VerifyResult:
-    """Check an executable against eager and the float64 oracle, by the rules of its plan."""
+    """Check an executable against eager and the float64 oracle, by the rules of its plan.
+
+    No further set of values is begun after `budget_s` seconds.
+    """
     from fusebound.verify.check import verify
 
-    return verify(exe, captured, args, kwargs, numerics=exe.plan.numerics, tau=exe.plan.tau)
+    return verify(
+        exe,
+        cast("Capture", captured),
+        args,
+        kwargs,
+        numerics=exe.plan.numerics,
+        tau=exe.plan.tau,
+        budget_s=budget_s,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def list_(options: Options) -> None:
     )
 
 
-def _list(console: Console, header: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+def _list(console: Console, header: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> None:
     from fusebound.report.tables import plain_table
 
     sides = ("left", "left", "right", "left", "left")

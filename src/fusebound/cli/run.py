@@ -15,6 +15,9 @@ from fusebound.cli.session import Session
 if TYPE_CHECKING:
     from fusebound.report.schema import Report
 
+VERIFY_SECONDS = 10.0
+"""`fusebound verify` takes all the time it needs; the main job stops drawing new values after this long."""
+
 
 @click.command("run", short_help="Capture, plan, build, verify and measure.")
 @click.argument("model", required=False)
@@ -49,7 +52,7 @@ def _run(session: Session, options: Options) -> Report:
 
     session.calibrate_first()
     report = report_of(session.plan, session.target, model=session.model.name)
-    report = with_verify(report, session.verify())
+    report = with_verify(report, session.verify(VERIFY_SECONDS))
     report = with_bench(report, session.bench())
     return with_phases(report, session.phases.seconds, describe())
 

@@ -11,9 +11,9 @@ from fusebound.cli.progress import Phases
 from fusebound.errors import UsageError
 
 if TYPE_CHECKING:
-    from fusebound.api.loaded import LoadedGraph
     from fusebound.api.model import Model
     from fusebound.capture.torch import Captured
+    from fusebound.measure.bench import BenchResult
     from fusebound.plan.plan import Plan
     from fusebound.runtime.executable import Executable
     from fusebound.target.target import Target
@@ -44,7 +44,7 @@ class Session:
             return resolve(self.spec, shapes=o.shape, dtypes=o.dtype, trust=o.trust)
 
     @cached_property
-    def captured(self) -> Captured | LoadedGraph:
+    def captured(self) -> Captured:
         """The graph of the program; of a saved plan, the graph that the plan carries."""
         from fusebound.api.pipeline import capture_model
 
@@ -91,13 +91,23 @@ class Session:
         with self.phases("compile"):
             return build_plan(plan, captured)
 
-    def verify(self) -> VerifyResult:
-        """Check the executable's numbers."""
+    def verify(self, budget_s: float = 60.0) -> VerifyResult:
+        """Check the executable's numbers; no set of values is begun after `budget_s` seconds."""
         from fusebound.api.pipeline import verify_built
 
         executable, model = self.executable, self.model
         with self.phases("verify"):
-            return verify_built(executable, self.captured, model.args, model.kwargs)
+            return verify_built(executable, self.captured, model.args, model.kwargs, budget_s)
+
+    def bench(self) -> BenchResult:
+        """Measure the executable against what the options name, eager by default."""
+        from fusebound.api.pipeline import bench_built
+
+        executable, model, o = self.executable, self.model, self.options
+        with self.phases("measure"):
+            return bench_built(
+                executable, self.captured, model.args, model.kwargs, against=o.against, rounds=o.rounds
+            )
 
     def calibrate_first(self) -> None:
         """Measure this machine quickly if nobody has, so that predictions mean something."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fusebound.report.schema import OutputError, Phase, Report
+from fusebound.measure import statistics as measured
+from fusebound.measure.bench import BenchResult
+from fusebound.measure.statistics import Samples, quantile
+from fusebound.report.schema import OutputError, Phase, Ratio, Report, Timing
 from fusebound.verify.result import OutputCheck, VerifyResult
 
 
@@ -42,9 +45,40 @@ def _checks(found: VerifyResult) -> tuple[str, ...]:
         lines.append(
             "independent of the thread count" if found.threads else "the thread count changes the result"
         )
-    lines += [f"not checked, out of time: {name}" for name in found.skipped]
+    if found.skipped:
+        lines.append(f"not begun for lack of time: {', '.join(found.skipped)}")
     lines += [f"eager raises, and so does the program: {text}" for text in found.raised]
     return (*lines, *found.notes)
+
+
+def with_bench(report: Report, found: BenchResult) -> Report:
+    """Add times, speed-ups and the time of each group's own step."""
+    steps = dict(found.kernels)
+    timings = [_timing(found.fused, "reused"), *(_timing(o.times, "reused") for o in found.opponents)]
+    ratios = [_ratio(o.name, "reused", o.speedup) for o in found.opponents]
+    if found.fused_held is not None:
+        timings.append(_timing(found.fused_held, "held"))
+    for o in found.opponents:
+        if o.held is not None and o.held_times is not None:
+            timings.append(_timing(o.held_times, "held"))
+            ratios.append(_ratio(o.name, "held", o.held))
+    return replace(
+        report,
+        groups=tuple(replace(g, measured_us=steps.get(g.id)) for g in report.groups),
+        timings=tuple(timings),
+        ratios=tuple(ratios),
+        warnings=found.warnings,
+        slower=found.slower,
+    )
+
+
+def _timing(s: Samples, memory: str) -> Timing:
+    low, high = quantile(s.times_us, 0.25), quantile(s.times_us, 0.75)
+    return Timing(s.name, memory, s.median, low, high, len(s.times_us))
+
+
+def _ratio(baseline: str, memory: str, r: measured.Ratio) -> Ratio:
+    return Ratio(baseline, memory, r.value, r.low, r.high, r.rounds)
 
 
 def with_phases(report: Report, seconds: Mapping[str, float], environment: Mapping[str, object]) -> Report:

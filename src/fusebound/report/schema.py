@@ -64,7 +64,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times faster than `baseline` the fused program is: median over rounds, and the middle half."""
+    """How many times faster than `baseline` the fused program is: the median and its 95 % interval."""
 
     baseline: str
     memory: str
@@ -127,7 +127,9 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole bundle. `ok` is false when a check of the numbers failed."""
+    """The whole bundle. `ok` is false when a check of the numbers failed, `slower` true when the program lost
+    to eager in three runs of three. `warnings` say which timings should not be believed.
+    """
 
     model: str
     graph_key: str
@@ -152,8 +154,10 @@ class Report:
     checks: tuple[str, ...] = ()
     timings: tuple[Timing, ...] = ()
     ratios: tuple[Ratio, ...] = ()
+    warnings: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict[str, str])
     ok: bool = True
+    slower: bool = False
     format: str = FORMAT
 
     @property
@@ -170,12 +174,6 @@ class Report:
     def bytes_after(self) -> int:
         """Bytes to and from memory under the plan."""
         return sum(x.after for x in self.levels if x.level != "register")
-
-    @property
-    def slower(self) -> bool:
-        """Whether the fused program was measured slower than eager, beyond the spread of the rounds."""
-        found = self.ratio()
-        return found is not None and found.high < 1.0
 
     def ratio(self, baseline: str = "eager", memory: str = "reused") -> Ratio | None:
         """The measured speed-up over one baseline, or None if it was not measured."""

@@ -23,6 +23,8 @@ def show(console: Console, report: Report) -> None:
     sections: list[RenderableType] = [heading(report), groups(report), traffic(report)]
     if report.errors:
         sections += [errors(report), checks(report)]
+    if report.timings:
+        sections.append(timings(report))
     sections.append(summary(report))
     if report.remainders:
         sections.append(remainders(report))
@@ -55,13 +57,11 @@ def groups(report: Report) -> Table:
     """One row a group: operators, launches and bytes before and after, predicted and measured time."""
     measured = any(g.measured_us is not None for g in report.groups)
     table = plain_table(
-        ("group", "left"),
+        ("group", "whole"),
         ("operators", "left"),
-        ("written at", "whole"),
         ("launches", "right"),
         ("bytes", "right"),
-        ("level", "whole"),
-        ("eager", "right"),
+        ("from", "whole"),
         ("predicted", "right"),
         *((("measured", "right"),) if measured else ()),
     )
@@ -74,14 +74,12 @@ def groups(report: Report) -> Table:
 def _cells(g: GroupRow, measured: bool) -> list[str]:
     nearest = [LEVEL_NAMES[x.level] for x in g.levels if x.level != "register" and x.after]
     return [
-        g.id if g.kind == "kernel" else "",
+        g.id if g.kind == "kernel" else "eager",
         operators(g),
-        ", ".join(g.lines),
         _arrow(str(g.launches_before), str(g.launches_after)),
         _arrow(units.size(g.bytes_before), units.size(g.bytes_after)),
         "/".join(nearest),
-        units.micros(g.eager_us),
-        units.micros(g.predicted_us) if g.kind == "kernel" else "",
+        _arrow(units.micros(g.eager_us), units.micros(g.predicted_us)),
         *((units.micros(g.measured_us),) if measured else ()),
     ]
 
@@ -90,22 +88,21 @@ def _total(report: Report, measured: bool) -> list[str]:
     return [
         "total",
         f"{units.count(report.operators, 'operator')}, {units.count(report.kernels, 'kernel')}",
-        "",
         _arrow(str(report.launches_before), str(report.launches_after)),
         _arrow(units.size(report.bytes_before), units.size(report.bytes_after)),
         "",
-        units.micros(report.predicted_eager_us),
-        units.micros(report.predicted_us),
+        _arrow(units.micros(report.predicted_eager_us), units.micros(report.predicted_us)),
         *((units.micros(sum(g.measured_us or 0.0 for g in report.groups)),) if measured else ()),
     ]
 
 
 def operators(group: GroupRow) -> str:
-    """The operators of a group; of a long list the first ones and the last."""
+    """The operators of a group and where they are written; of a long list the first ones and the last."""
     names = list(group.operators)
     if len(names) > OPERATORS_SHOWN:
         names = [*names[: OPERATORS_SHOWN - 1], f"… {len(names) - OPERATORS_SHOWN} more …", names[-1]]
-    return ", ".join(names)
+    where = f" ({', '.join(group.lines)})" if group.lines else ""
+    return ", ".join(names) + where
 
 
 def _arrow(before: str, after: str) -> str:
@@ -149,18 +146,68 @@ def checks(report: Report) -> Table:
 
 
 def summary(report: Report) -> Table:
-    """Speed-up, time split, shares and their limit, a line each."""
-    lines = [(t.name, _timing(t)) for t in report.timings]
-    lines += [("speed-up", _ratio(r)) for r in report.ratios]
+    """Prediction, time split, shares and their limit, and what to beware of, a line each."""
+    lines: list[tuple[str, str]] = []
     predicted = f"{units.micros(report.predicted_eager_us)} → {units.micros(report.predicted_us)}"
-    lines.append(("model", f"{predicted}; no plan takes less than {units.micros(report.lower_bound_us)}"))
+    bound = units.micros(report.lower_bound_us)
+    lines.append(("predicted", f"{predicted}; no plan of these kernels takes less than {bound}"))
     if report.phases:
         split = ", ".join(f"{p.name} {units.seconds(p.seconds)}" for p in report.phases)
         lines.append(
             ("time spent", f"{split}; {units.seconds(sum(p.seconds for p in report.phases))} in all")
         )
     lines.append(("fused", _shares(report.shares)))
+    lines += [("beware" if i == 0 else "", w) for i, w in enumerate(report.warnings)]
     return labelled(lines)
+
+
+def timings(report: Report) -> Table:
+    """Times and speed-ups, with memory reused between calls and with every call's outputs held alive."""
+    memories = tuple(dict.fromkeys(t.memory for t in report.timings))
+    table = plain_table(("measured", "whole"), *((MEMORY[m], "whole") for m in memories))
+    for name in dict.fromkeys(t.name for t in report.timings):
+        found = {t.memory: t for t in report.timings if t.name == name}
+        table.add_row(name, *(_timing(found[m]) if m in found else "" for m in memories))
+    for baseline in dict.fromkeys(r.baseline for r in report.ratios):
+        ratios = (report.ratio(baseline, m) for m in memories)
+        cells = (_ratio(r) if r is not None else "" for r in ratios)
+        table.add_row(f"over {baseline}", *cells, style="bold")
+    return table
+
+
+def _timing(t: Timing) -> str:
+    return f"{units.micros(t.median_us)} ({units.micros(t.low_us)} to {units.micros(t.high_us)})"
+
+
+def _ratio(r: Ratio) -> str:
+    return f"{units.times(r.value)} ({r.low:.2f} to {r.high:.2f})"
+
+
+def comparison(reports: Sequence[Report]) -> Table:
+    """One row a model: fused and eager times, speed-up with memory reused and with outputs held alive."""
+    table = plain_table(
+        ("model", "left"),
+        ("kernels", "right"),
+        ("eager", "right"),
+        ("fused", "right"),
+        ("speed-up", "right"),
+        ("95 %", "right"),
+        ("held alive", "right"),
+    )
+    for r in reports:
+        median = {t.name: t.median_us for t in r.timings if t.memory == "reused"}
+        reused, held = r.ratio(), r.ratio(memory="held")
+        table.add_row(
+            r.model,
+            str(r.kernels),
+            units.micros(median.get("eager")),
+            units.micros(median.get("fused")),
+            units.times(reused.value) if reused else "-",
+            f"{reused.low:.2f} to {reused.high:.2f}" if reused else "-",
+            units.times(held.value) if held else "-",
+            style="red" if r.slower else "",
+        )
+    return table
 
 
 def labelled(lines: Iterable[tuple[str, str]]) -> Table:
@@ -179,16 +226,6 @@ def _shares(s: Shares) -> str:
     if s.limit is not None:
         limit = f"a speed-up of {units.times(s.limit)} at most, if that part took no time"
     return f"{parts}{units.percent(s.time)} of eager's time: {limit}"
-
-
-def _timing(t: Timing) -> str:
-    spread = f"{units.micros(t.low_us)} to {units.micros(t.high_us)}"
-    return f"{units.micros(t.median_us)} ({spread}, {t.rounds} rounds), {MEMORY[t.memory]}"
-
-
-def _ratio(r: Ratio) -> str:
-    spread = f"{r.low:.2f} to {r.high:.2f}"
-    return f"{units.times(r.value)} over {r.baseline} ({spread}), {MEMORY[r.memory]}"
 
 
 def remainders(report: Report) -> Table:
