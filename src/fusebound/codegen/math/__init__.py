@@ -15,6 +15,7 @@ from fusebound.codegen.math import (
     arithmetic,
     error_function,
     exponential,
+    hyperbolic,
     integers,
     logarithm,
     power,
@@ -60,8 +61,15 @@ _OWN = {
     "cos": trigonometry.cos,
     "erf": error_function.erf,
 }
-_LIBRARY = frozenset(("tan", "asin", "acos", "atan", "atanh", "atan2"))
-_LIBRARY_DOUBLE = frozenset(("sinh", "cosh", "asinh", "acosh", "erfc"))
+_REPAIRED = {
+    "tan": hyperbolic.tan,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+}
+_LIBRARY = frozenset(("tan", "asin", "acos", "atan", "atan2"))
+_LIBRARY_DOUBLE = frozenset(("sinh", "cosh", "asinh", "acosh", "atanh", "erfc"))
 """Those whose float32 forms in the library lose accuracy or overflow early."""
 _FLOAT_UNARY = {
     "neg": arithmetic.neg,
@@ -138,6 +146,8 @@ def _float(fn: Fn, op: str, args: Sequence[Reg]) -> Reg | None:
 def _transcendental(fn: Fn, op: str, args: Sequence[Reg]) -> Reg | None:
     if op in _OWN:
         return _OWN[op](fn, args[0]) if elem(args[0].type) == "float" else _double(fn, op, args[0])
+    if op in _REPAIRED and elem(args[0].type) == "double":
+        return _REPAIRED[op](fn, args[0])
     if op in _LIBRARY_DOUBLE and elem(args[0].type) == "float":
         return in_double(fn, args[0], lambda d: sleef.call(fn, op, d))
     return sleef.call(fn, op, *args) if op in _LIBRARY or op in _LIBRARY_DOUBLE else None

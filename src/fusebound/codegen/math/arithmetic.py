@@ -73,12 +73,19 @@ def rsqrt(fn: Fn, x: Reg) -> Reg:
 def fmod(fn: Fn, a: Reg, b: Reg) -> Reg:
     """The exact remainder with the sign of a (C's fmod).
 
-    By way of float64: the library's float32 form gives NaN where the quotient overflows.
+    The library's form gives NaN where the quotient overflows: float32 goes through float64, where it cannot,
+    and float64 through libm in those cases.
     """
-    double = with_elem(a.type, "double")
-    wide = (fn.cast("fpext", r, double) if r.type != double else r for r in (a, b))
-    rest = sleef.call(fn, "fmod", *wide)
-    return rest if a.type == double else fn.cast("fptrunc", rest, a.type)
+    if elem(a.type) == "float":
+        double = with_elem(a.type, "double")
+        wide = (fn.cast("fpext", r, double) for r in (a, b))
+        return fn.cast("fptrunc", sleef.call(fn, "fmod", *wide), a.type)
+    rest = sleef.call(fn, "fmod", a, b)
+    size, divisor = fabs(fn, a), fabs(fn, b)
+    large = fn.fcmp("ogt", size, fn.op("fmul", divisor, fn.like(2.0**300, b)))
+    with fn.when(fn.any(large), keep=(rest,)) as arm:
+        arm.update(fn.select(large, sleef.by_lanes(fn, "fmod", (a, b)), rest))
+    return arm.results[0]
 
 
 def rem(fn: Fn, a: Reg, b: Reg) -> Reg:

@@ -17,7 +17,7 @@ def call(fn: Fn, name: str, *args: Reg) -> Reg:
     element, count = elem(args[0].type), lanes(args[0].type)
     width = _width(fn, element)
     if width == 0:
-        return _by_lanes(fn, name, args)
+        return by_lanes(fn, name, args)
     if count > width:
         low, high = zip(*(fn.halves(a) for a in args), strict=True)
         return fn.join(call(fn, name, *low), call(fn, name, *high))
@@ -41,7 +41,7 @@ def _padded(fn: Fn, x: Reg, width: int) -> Reg:
     return fn.shuffle(x, x, [i if i < count else 0 for i in range(width)])
 
 
-def _by_lanes(fn: Fn, name: str, args: tuple[Reg, ...]) -> Reg:
+def by_lanes(fn: Fn, name: str, args: tuple[Reg, ...]) -> Reg:
     """libm on each lane in turn, for machines without the vector functions."""
     element = elem(args[0].type)
     symbol = name if element == "double" else f"{name}f"

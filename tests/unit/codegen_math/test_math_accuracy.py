@@ -1,0 +1,109 @@
+"""The float32 functions are within one ULP of the true value and of its class, on every kind of machine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fusebound.codegen.jit import Machine, host
+from fusebound.codegen.math.accuracy import FUNCTIONS, floats, measure
+from fusebound.codegen.math.probe import MapKernel
+
+AVX2 = Machine("haswell", "+avx2,+fma,+f16c,+bmi2")
+SPECIAL = [
+    0.0,
+    -0.0,
+    float("inf"),
+    -float("inf"),
+    float("nan"),
+    1e-45,
+    -1e-45,
+    1.0,
+    -1.0,
+    88.72284,
+    -103.97208,
+]
+
+
+def sample(step: int) -> torch.Tensor:
+    """Every `step`-th bit pattern, ordinary magnitudes more densely, and the special values; an odd count."""
+    g = torch.Generator().manual_seed(7)
+    spread = [torch.randn(200_000, generator=g) * scale for scale in (1.0, 10.0, 100.0)]
+    near_one = 1 + torch.randn(100_001, generator=g) * 1e-2
+    thin = max(step // 4099, 1)
+    return torch.cat(
+        [floats(0, 1 << 32, step), *(s[::thin] for s in spread), near_one, torch.tensor(SPECIAL)]
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_within_one_ulp(name: str) -> None:
+    error = measure(MapKernel(name, ["float32"], "float32"), name, sample(4099))
+    assert error.ulp <= 1.0, error
+    assert error.of_other_class == ()
+
+
+@pytest.mark.skipif("avx2" not in host().isa, reason="the CPU lacks AVX2")
+@pytest.mark.parametrize("lanes", [8, 4, 1])
+@pytest.mark.parametrize(
+    "name", ["exp", "exp2", "tanh", "sigmoid", "erf", "log", "sin", "rsqrt", "sinh", "expm1"]
+)
+def test_other_widths_and_avx2(name: str, lanes: int) -> None:
+    error = measure(MapKernel(name, ["float32"], "float32", lanes=lanes, machine=AVX2), name, sample(65537))
+    assert error.ulp <= 1.0, error
+    assert error.of_other_class == ()
+
+
+@pytest.mark.parametrize("name", ["exp", "log2", "cos", "atanh", "erfc"])
+def test_plain_instructions_and_libm(name: str) -> None:
+    plain = Machine("x86-64", "+sse2")
+    error = measure(MapKernel(name, ["float32"], "float32", lanes=4, machine=plain), name, sample(1 << 20))
+    assert error.ulp <= 1.0, error
+    assert error.of_other_class == ()
+
+
+def test_pow() -> None:
+    g = torch.Generator().manual_seed(3)
+    kernel = MapKernel("pow", ["float32", "float32"], "float32")
+    base = torch.exp(8 * torch.randn(400_000, generator=g))
+    exponent = torch.randn(400_000, generator=g) * 88 / torch.log(base).abs().clamp(min=1e-3)
+    raw = torch.randint(0, 1 << 32, (2, 300_000), generator=g).to(torch.int32).view(torch.float32)
+    whole = torch.randint(-40, 40, (100_000,), generator=g).float()
+    for x, y in ((base, exponent), (raw[0], raw[1]), (torch.randn(100_000, generator=g) * 4, whole)):
+        error = measure(kernel, "pow", x.contiguous(), y.contiguous())
+        assert error.ulp <= 1.0, error
+        assert error.of_other_class == ()
+
+
+def test_pow_of_special_values() -> None:
+    values = torch.tensor([*SPECIAL, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 16777216.0, -16777215.0, 3e38])
+    x, y = (t.flatten() for t in torch.meshgrid(values, values, indexing="ij"))
+    error = measure(
+        MapKernel("pow", ["float32", "float32"], "float32"), "pow", x.contiguous(), y.contiguous()
+    )
+    assert error.ulp <= 1.0, error
+    assert error.of_other_class == ()
+
+
+def test_atan2() -> None:
+    g = torch.Generator().manual_seed(4)
+    kernel = MapKernel("atan2", ["float32", "float32"], "float32")
+    values = torch.cat([torch.randn(300, generator=g) * 10, torch.tensor(SPECIAL)])
+    x, y = (t.flatten() for t in torch.meshgrid(values, values, indexing="ij"))
+    error = measure(kernel, "atan2", x.contiguous(), y.contiguous())
+    assert error.ulp <= 1.0, error
+    assert error.of_other_class == ()
+
+
+def test_result_of_a_lane_does_not_depend_on_its_neighbours() -> None:
+    kernel = MapKernel("sin", ["float32"], "float32")
+    alone = torch.linspace(-100, 100, 1600)
+    mixed = alone.clone()
+    mixed[::16] = 1e30  # sends its vector through the branch for large arguments
+    results = []
+    for x in (alone, mixed):
+        out = torch.empty_like(x)
+        kernel(out.data_ptr(), [x.data_ptr()], x.numel())
+        results.append(out)
+    kept = torch.arange(1600) % 16 != 0
+    assert torch.equal(results[0][kept], results[1][kept])

@@ -1,0 +1,169 @@
+"""Arithmetic, comparisons, rounding, shifts and casts against eager on edge values of every type."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.codegen_math.primitive_values import DTYPES, edge_pairs, edge_values, identical, run
+
+INTS = ["int64", "int32", "int16", "int8", "uint8"]
+FLOATS = ["float64", "float32", "float16", "bfloat16"]
+COMPARE = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
+ARITHMETIC = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+}
+BITS = {
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+}
+DIVISION = {
+    "floor_div": torch.floor_divide,
+    "rem": torch.remainder,
+    "fmod": torch.fmod,
+    "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+}
+ROUND = {"floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "trunc": torch.trunc}
+CLASSES = {"isnan": torch.isnan, "isinf": torch.isinf, "isfinite": torch.isfinite}
+Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def check(op: str, want: torch.Tensor, *args: torch.Tensor) -> None:
+    """The primitive's result is eager's, bit for bit (any NaN for NaN), and nothing is flagged."""
+    got, flag = run(op, str(want.dtype).removeprefix("torch."), *args)
+    wrong = ~identical(got, want)
+    rows = wrong.nonzero().flatten()[:5].tolist()
+    assert not rows, [(*(a[i].item() for a in args), got[i].item(), want[i].item()) for i in rows]
+    assert flag == 0
+
+
+def safe_for_division(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Without the pairs that make eager raise, or the process die (least value / -1)."""
+    keep = (b != 0) & ~((a == torch.iinfo(a.dtype).min) & (b == -1))
+    return a[keep].contiguous(), b[keep].contiguous()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", COMPARE)
+def test_comparisons(op: str, dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    check(op, COMPARE[op](a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *FLOATS])
+@pytest.mark.parametrize("op", ARITHMETIC)
+def test_arithmetic(op: str, dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    check(op, ARITHMETIC[op](a, b), a, b)
+
+
+@pytest.mark.parametrize("op", ["add", "mul", "maximum", "minimum", "and", "or", "xor"])
+def test_bool_arithmetic(op: str) -> None:
+    a, b = edge_pairs("bool")
+    check(op, {**ARITHMETIC, **BITS}[op](a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_division(dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    check("div", torch.div(a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+@pytest.mark.parametrize("op", BITS)
+def test_bits_and_shifts_beyond_the_width(op: str, dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    check(op, BITS[op](a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+@pytest.mark.parametrize("op", DIVISION)
+def test_integer_division(op: str, dtype: str) -> None:
+    a, b = safe_for_division(*edge_pairs(dtype))
+    check(op, DIVISION[op](a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_integer_power(dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    check("pow", torch.pow(a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", ["fmod", "rem"])
+def test_float_remainders_are_exact(op: str, dtype: str) -> None:
+    """Against numpy's float64; eager's own vector loop gives NaN where the quotient overflows."""
+    a, b = edge_pairs(dtype)
+    with np.errstate(all="ignore"):
+        exact = {"fmod": np.fmod, "rem": np.remainder}[op](a.double().numpy(), b.double().numpy())
+    want = torch.from_numpy(exact).to(a.dtype)
+    got, _ = run(op, dtype, a, b)
+    same = identical(got, want) | ((got == 0) & (want == 0))
+    assert bool(same[torch.isfinite(b)].all())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", ["floor_div", "trunc_div"])
+def test_float_floor_and_trunc_division(op: str, dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    check(op, DIVISION[op](a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *FLOATS])
+@pytest.mark.parametrize("op", ["neg", "abs", "sign"])
+def test_signs(op: str, dtype: str) -> None:
+    x = edge_values(dtype)
+    check(op, {"neg": torch.neg, "abs": torch.abs, "sign": torch.sign}[op](x), x)
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *FLOATS])
+@pytest.mark.parametrize("op", ROUND)
+def test_rounding(op: str, dtype: str) -> None:
+    x = edge_values(dtype)
+    check(op, ROUND[op](x), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", CLASSES)
+def test_classes(op: str, dtype: str) -> None:
+    x = edge_values(dtype)
+    check(op, CLASSES[op](x), x)
+
+
+@pytest.mark.parametrize("dtype", [*INTS, "bool"])
+def test_not(dtype: str) -> None:
+    x = edge_values(dtype)
+    check("not", torch.bitwise_not(x), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_where(dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    condition = torch.arange(a.numel()) % 3 == 0
+    check("where", torch.where(condition, a, b), condition, a, b)
+
+
+@pytest.mark.parametrize("target", DTYPES)
+@pytest.mark.parametrize("source", DTYPES)
+def test_casts(source: str, target: str) -> None:
+    x = edge_values(source).repeat(3)
+    check("cast", x.to(DTYPES[target]), x)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_floats_round_to_nearest_even(dtype: str) -> None:
+    g = torch.Generator().manual_seed(1)
+    bits = torch.randint(0, 1 << 32, (300_000,), generator=g).to(torch.int32)
+    ties = (bits & -0x10000) | 0x8000
+    x = torch.cat([bits, ties]).view(torch.float32)
+    check("cast", x.to(DTYPES[dtype]), x)
