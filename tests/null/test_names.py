@@ -21,6 +21,7 @@ def _graph() -> Graph:
         ("add", "layers.0"),
         ("add", "layers.1"),
         ("softmax", ""),
+        ("silu_1", ""),
     ):
         b.begin(name)
         m = b.emit("abs", x)
@@ -40,6 +41,7 @@ def _graph() -> Graph:
         ("layers.1", "add_1"),
         ("layers.0/gelu", "gelu"),
         ("layers/add_1", "add_1"),
+        ("silu", "silu_1"),
     ],
 )
 def test_names_paths_and_primitives_find_their_operator(asked: str, found: str) -> None:
@@ -73,7 +75,7 @@ def test_a_wrong_operator_of_a_right_module_lists_the_module() -> None:
 def test_far_names_list_what_there_is() -> None:
     with pytest.raises(UsageError) as e:
         find(_graph(), "qqq")
-    assert e.value.hint == "operators: gelu, add, add_1, softmax"
+    assert e.value.hint == "operators: gelu, add, add_1, softmax, silu_1"
 
 
 def test_json_round_trips_through_bytes() -> None:

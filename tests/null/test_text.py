@@ -167,7 +167,7 @@ def _graph(draw: st.DrawFn) -> Graph:
     )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_graph())
 def test_every_graph_round_trips(g: Graph) -> None:
     text = print_graph(g)

@@ -13,10 +13,11 @@ SHOWN = 12
 
 
 def find(g: Graph, name: str) -> UserOp:
-    """The operator called `name`: its own name, a primitive or value of it, or a module path.
+    """The operator called `name`: its own name, a primitive or value of it, a module path, or a kind.
 
-    `layers.0.mlp.act` finds the one operator of that module (or below it); `layers.0.mlp.act/gelu` one of
-    several. Raises UsageError with close names where nothing fits, with the candidates where several do.
+    `layers.0.mlp.act` finds the one operator of that module (or below it), `layers.0.mlp.act/gelu` one of
+    several; `gelu` the only `gelu_3` or `aten.gelu.default`. Raises UsageError with close names where nothing
+    fits, with the candidates where several do.
     """
     if (found := g.user.get(name)) is not None:
         return found
@@ -24,7 +25,9 @@ def find(g: Graph, name: str) -> UserOp:
         return g.user[node.user]
     scope, _, stem = name.partition("/")
     inside = [u for u in g.user_ops if u.scope and _within(u.scope, scope)]
-    fits = [u for u in inside if not stem or stem in (u.name, _stem(u))]
+    fits = [u for u in inside if not stem or stem in _kinds(u)] or [
+        u for u in g.user_ops if name in _kinds(u)
+    ]
     if len(fits) == 1:
         return fits[0]
     if fits:
@@ -42,10 +45,10 @@ def _within(scope: str, path: str) -> bool:
     return scope == path or scope.startswith(path + ".")
 
 
-def _stem(u: UserOp) -> str:
-    """`add` of `add_2`."""
+def _kinds(u: UserOp) -> set[str]:
+    """`add_2`, `add` (without the count) and `add` (of `aten.add.Tensor`)."""
     head, _, tail = u.name.rpartition("_")
-    return head if head and tail.isdigit() else u.name
+    return {u.name, head if head and tail.isdigit() else u.name, *u.target.split(".")[1:2]}
 
 
 def _shown(u: UserOp) -> str:
