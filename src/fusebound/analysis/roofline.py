@@ -62,8 +62,8 @@ def kernel_cost(
     t = traffic or kernel_traffic(g, nodes)
     compute = instructions(g, nodes, target) / target.flops
     memory = _memory_us(g, t, target)
-    spill = spill_instructions(space, target) / target.flops if isinstance(space, Space) else 0.0
-    share = _share(_points(g, nodes), target)
+    spill = spill_us(space, target) if isinstance(space, Space) else 0.0
+    share = _share(g, nodes, target)
     return _run(target.launch_us, memory / share, compute / share, 0.0, spill, target)
 
 
@@ -77,7 +77,7 @@ def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
     compute = instructions(g, nodes, target) / target.flops
     fresh = sum(b for b in t.writes.values() if b >= FRESH_BYTES)
     fault = fresh / 1e6 * target.page_fault_us
-    share = _share(_points(g, nodes), target)
+    share = _share(g, nodes, target)
     memory = _memory_us(g, t, target) * passes
     return _run(target.framework_us * passes, memory / share, compute / share, fault, 0.0, target)
 
@@ -133,6 +133,11 @@ def spill_instructions(space: Space, target: Target) -> float:
     return 2.0 * excess * prod(space.dims) / target.lanes
 
 
+def spill_us(space: Space, target: Target) -> float:
+    """Time of those stores and loads, in µs."""
+    return spill_instructions(space, target) / target.flops
+
+
 def spill_bytes(space: Space, target: Target) -> int:
     """Bytes that spilled vectors move to and from the stack."""
     return int(spill_instructions(space, target) * target.vector_bits // 8)
@@ -171,15 +176,26 @@ def _memory_us(g: Graph, t: Traffic, target: Target) -> float:
     return reads + sum(size / bandwidth(level(g, v, target), target) for v, size in t.writes.items())
 
 
-def _points(g: Graph, nodes: Collection[str]) -> int:
-    return max((g.values[v].numel for i in nodes for v in (*g.node[i].outputs, *g.node[i].inputs)), default=0)
+def blocks(g: Graph, nodes: Collection[str]) -> int:
+    """Blocks of a GPU launch: one a row where rows are reduced, else one for `GPU_BLOCK_POINTS` points."""
+    rows = [g.values[n.out].numel for i in nodes if is_reduction(n := g.node[i])]
+    if rows:
+        return max(rows)
+    points = max((g.values[v].numel for i in nodes for v in g.node[i].outputs), default=0)
+    return max(ceil(points / GPU_BLOCK_POINTS), 1)
 
 
-def _share(points: int, target: Target) -> float:
+def is_reduction(n: Node) -> bool:
+    """Whether a node is a reducing primitive."""
+    spec = spec_of(n.op)
+    return spec is not None and spec.cls == "reduce"
+
+
+def _share(g: Graph, nodes: Collection[str], target: Target) -> float:
     """The part of a GPU that a launch fills."""
     if target.kind != "gpu" or not target.sms:
         return 1.0
-    return min(1.0, max(ceil(points / GPU_BLOCK_POINTS), 1) / target.sms)
+    return min(1.0, blocks(g, nodes) / target.sms)
 
 
 def _run(

@@ -19,7 +19,7 @@ Pair = tuple[str, str]
 class Rules:
     """Patterns of operator names (`softmax`, `layers.*`), two by two.
 
-    `forbid` keeps two operators apart. `require` overrules the resources and gain gates, and the policy, for a
+    `forbid` keeps two operators apart. `require` overrules the policy and the resources and gain gates for a
     merge that joins the two; dependence and precision cannot be overruled.
     """
 

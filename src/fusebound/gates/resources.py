@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import prod
 
 from fusebound.analysis.numerics import reduces
-from fusebound.analysis.roofline import bandwidth, spill_bytes
+from fusebound.analysis.roofline import bandwidth, spill_bytes, spill_us
 from fusebound.analysis.space import Refusal, Space
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.target.target import Target
@@ -91,8 +91,8 @@ def _cpu(c: Candidate, t: Target, space: Space) -> Verdict:
         Evidence("arguments", len(space.inputs) + len(space.outputs), "≤", MAX_ARGUMENTS),
     )
     saved = c.saved_bytes
-    if spilled > max(saved, 0):
-        return _spills(c, t, space, spilled, evidence)
+    if spill_us(space, t) > max(saved, 0) / t.l2_bandwidth:
+        return _spills(c, t, space, evidence)
     if moved and moved / bandwidth("l3", t) > max(saved, 0) / t.dram_bandwidth:
         text = (
             f"a row of {_names(c)} needs {space.scratch_bytes} B of scratch, more than the L2 cache "
@@ -103,16 +103,16 @@ def _cpu(c: Candidate, t: Target, space: Space) -> Verdict:
     return passed(GATE, f"{space.live_vectors} of {t.vector_registers} vector registers", evidence)
 
 
-def _spills(c: Candidate, t: Target, space: Space, spilled: int, evidence: tuple[Evidence, ...]) -> Verdict:
+def _spills(c: Candidate, t: Target, space: Space, evidence: tuple[Evidence, ...]) -> Verdict:
+    """Refused by the count alone: even bytes saved in the L2 cache, the cheapest, would be worth less."""
     excess = space.live_vectors - t.vector_registers
+    saved = max(c.saved_bytes, 0) / t.l2_bandwidth
     text = (
         f"{_names(c)} in one kernel keep {space.live_vectors} vectors live at once, {t.name} has "
-        f"{t.vector_registers} registers: spills would move {spilled} B to save {max(c.saved_bytes, 0)} B"
+        f"{t.vector_registers} registers: spills would move {spill_bytes(space, t)} B, which takes longer "
+        f"than the {max(c.saved_bytes, 0)} B saved would from the L2 cache"
     )
-    facts = (
-        *evidence,
-        Evidence.bound("spill bytes against bytes saved", spilled, max(c.saved_bytes, 0), "B"),
-    )
+    facts = (*evidence, Evidence.bound("spill time against saved L2 time", spill_us(space, t), saved, "µs"))
     return Verdict(GATE, "fail", "F301", text, (), facts, f"{excess} values fewer live at once")
 
 
