@@ -9,6 +9,7 @@ from math import prod
 
 from fusebound.analysis.numerics import reduces
 from fusebound.analysis.roofline import bandwidth, spill_bytes, spill_us
+from fusebound.analysis.rows import row_scratch
 from fusebound.analysis.space import Refusal, Space
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.target.target import Target
@@ -73,19 +74,20 @@ def _evaluations(c: Candidate, space: Space) -> Verdict | None:
 
 
 def _cpu(c: Candidate, t: Target, space: Space) -> Verdict:
+    scratch = row_scratch(c.graph, c.nodes, space)
     spilled = spill_bytes(space, t)
-    moved = 2 * space.scratch_bytes * space.outer if space.scratch_bytes > t.l2_bytes else 0
+    moved = 2 * scratch * space.outer if scratch > t.l2_bytes else 0
     evidence = (
         Evidence.bound("live vector registers", space.live_vectors, t.vector_registers, ""),
         Evidence("spill bytes", spilled, unit="B"),
-        Evidence.bound("row scratch", space.scratch_bytes, t.l2_bytes, "B"),
+        Evidence.bound("row scratch", scratch, t.l2_bytes, "B"),
         Evidence(
             "row scratch against L1",
-            space.scratch_bytes,
+            scratch,
             "≤",
             t.l1_bytes,
             "B",
-            margin=t.l1_bytes - space.scratch_bytes,
+            margin=t.l1_bytes - scratch,
         ),
         Evidence("evaluations after inlining", space.evaluations),
         Evidence("arguments", len(space.inputs) + len(space.outputs), "≤", MAX_ARGUMENTS),
@@ -95,10 +97,10 @@ def _cpu(c: Candidate, t: Target, space: Space) -> Verdict:
         return _spills(c, t, space, evidence)
     if moved and moved / bandwidth("l3", t) > max(saved, 0) / t.dram_bandwidth:
         text = (
-            f"a row of {_names(c)} needs {space.scratch_bytes} B of scratch, more than the L2 cache "
+            f"a row of {_names(c)} needs {scratch} B of scratch, more than the L2 cache "
             f"({t.l2_bytes} B), and moves {moved} B to the next level to save {max(saved, 0)} B"
         )
-        flip = f"rows shorter by a factor of {space.scratch_bytes / t.l2_bytes:.2g}"
+        flip = f"rows shorter by a factor of {scratch / t.l2_bytes:.2g}"
         return Verdict(GATE, "fail", "F302", text, (), evidence, flip)
     return passed(GATE, f"{space.live_vectors} of {t.vector_registers} vector registers", evidence)
 
@@ -117,7 +119,8 @@ def _spills(c: Candidate, t: Target, space: Space, evidence: tuple[Evidence, ...
 
 
 def _gpu(c: Candidate, t: Target, space: Space) -> Verdict:
-    evidence = _gpu_evidence(c, t, space)
+    scratch = row_scratch(c.graph, c.nodes, space)
+    evidence = _gpu_evidence(c, t, space, scratch)
     if BASE_REGISTERS + space.live_vectors > t.max_registers_per_thread:
         need = BASE_REGISTERS + space.live_vectors
         text = (
@@ -126,17 +129,17 @@ def _gpu(c: Candidate, t: Target, space: Space) -> Verdict:
         )
         flip = f"{need - t.max_registers_per_thread} values fewer live at once"
         return Verdict(GATE, "fail", "F311", text, (), evidence, flip)
-    if space.scratch_bytes > t.shared_optin_bytes:
+    if scratch > t.shared_optin_bytes:
         text = (
-            f"a row of {_names(c)} kept on chip needs {space.scratch_bytes} B of shared memory; a block of "
+            f"a row of {_names(c)} kept on chip needs {scratch} B of shared memory; a block of "
             f"{t.name} may have {t.shared_optin_bytes} B"
         )
-        flip = f"rows shorter by a factor of {space.scratch_bytes / t.shared_optin_bytes:.2g}"
+        flip = f"rows shorter by a factor of {scratch / t.shared_optin_bytes:.2g}"
         return Verdict(GATE, "fail", "F312", text, (), evidence, flip)
-    return _blocks(c, t, space, evidence)
+    return _blocks(c, t, space, scratch, evidence)
 
 
-def _blocks(c: Candidate, t: Target, space: Space, evidence: tuple[Evidence, ...]) -> Verdict:
+def _blocks(c: Candidate, t: Target, space: Space, scratch: int, evidence: tuple[Evidence, ...]) -> Verdict:
     sizes = [_block(c, side, t) for side in (c.a, c.b)]
     block = max(sizes)
     registers = registers_per_thread(space, t)
@@ -151,8 +154,8 @@ def _blocks(c: Candidate, t: Target, space: Space, evidence: tuple[Evidence, ...
         )
         limit = t.registers_per_sm // max(registers, 1)
         return Verdict(GATE, "fail", "F313", text, (), facts, f"blocks of at most {limit} threads")
-    if space.scratch_bytes > t.shared_static_bytes:
-        text = f"{space.scratch_bytes} B of shared memory need the opt-in limit"
+    if scratch > t.shared_static_bytes:
+        text = f"{scratch} B of shared memory need the opt-in limit"
         return Verdict(GATE, "conditional", "F312", text, (), facts, f"at most {t.shared_static_bytes} B")
     return passed(GATE, f"{registers} registers per thread, blocks of {block}", facts)
 
@@ -175,7 +178,7 @@ def textbook_registers(c: Candidate) -> int:
     )
 
 
-def _gpu_evidence(c: Candidate, t: Target, space: Space) -> tuple[Evidence, ...]:
+def _gpu_evidence(c: Candidate, t: Target, space: Space, scratch: int) -> tuple[Evidence, ...]:
     registers = registers_per_thread(space, t)
     threads = t.registers_per_sm // max(registers, 1)
     occupancy = min(threads / t.max_threads_per_sm, 1.0) if t.max_threads_per_sm else 1.0
@@ -188,7 +191,7 @@ def _gpu_evidence(c: Candidate, t: Target, space: Space) -> tuple[Evidence, ...]
             48,
             margin=48.0 - textbook_registers(c),
         ),
-        Evidence.bound("shared memory", space.scratch_bytes, t.shared_optin_bytes, "B"),
+        Evidence.bound("shared memory", scratch, t.shared_optin_bytes, "B"),
         Evidence("occupancy by registers", occupancy),
     )
 
