@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import prod
 from typing import cast
 
 from fusebound.ir.builder import infer_dtype, infer_shape
@@ -173,12 +172,7 @@ def _gather(n: Node, shapes: list[Shape], out: Shape) -> str:
     return "" if len(shapes[0]) == len(shapes[1]) else "source and index have one rank"
 
 
-def _reshape(n: Node, shapes: list[Shape], out: Shape) -> str:
-    return "" if prod(map(hint, out)) == prod(map(hint, shapes[0])) else "the number of elements differs"
-
-
 _FITS: dict[str, Callable[[Node, list[Shape], Shape], str]] = {
-    "reshape": _reshape,
     "expand": _expand,
     "slice": _slice,
     "slice_scatter": _slice_scatter,
