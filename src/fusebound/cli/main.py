@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "explain": "What a code such as F301 means, with an example.",
     "verify": "Check the fused kernels against a float64 oracle.",
     "bench": "Measure the fused program against eager, and on request Inductor.",
+    "sweep": "Time MODEL at growing sizes: from which one does fusing pay?",
     "kernel": "Show generated kernels: tile program, LLVM IR, assembly.",
     "diff": "Compare two saved plans.",
     "textbook": "The textbook's checker and its table, beside the policy `tile`.",

@@ -81,10 +81,13 @@ PLAN: tuple[Decorator, ...] = (
         help="Calls over which the compile time must pay.",
     ),
 )
-MEASURE: tuple[Decorator, ...] = (
+ROUNDS: tuple[Decorator, ...] = (
     click.option(
         "--rounds", type=click.IntRange(3), metavar="N", help="Interleaved rounds of the measurement."
     ),
+)
+MEASURE: tuple[Decorator, ...] = (
+    *ROUNDS,
     click.option(
         "--against",
         type=click.Choice(("eager", "inductor")),

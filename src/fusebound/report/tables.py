@@ -66,6 +66,8 @@ def groups(report: Report) -> Table:
         *((("measured", "right"),) if measured else ()),
     )
     for g in report.groups:
+        if not g.launches_before:
+            continue
         table.add_row(*_cells(g, measured), style="" if g.kind == "kernel" else "dim")
     table.add_row(*_total(report, measured), style="bold")
     return table
