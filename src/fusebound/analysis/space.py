@@ -7,7 +7,7 @@ an axis of that size, so that passes over one row share their loops.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -215,29 +215,53 @@ class _Walk:
         return Resolver(self.g, tuple(self.sizes), self.reductions)
 
     def _reduce(self, n: Node, at: Index, ranges: Ranges) -> Index:
-        """The operand's position for a reduction at `at`: its axes are ones the space has, or new ones."""
+        """The operand's position for a reduction at `at`: where a relative of it lies, else axes the space has, else
+        new ones."""
         axes = n.attr("axes")
         assert isinstance(axes, tuple)
-        shape = self._shape(n.inputs[0])
+        for index in self._relatives(n.inputs[0]):
+            if self._row_of(index, axes, at, self._shape(n.inputs[0])):
+                return index
         kept = iter(at)
         taken = {v for e in at for v in e.vars}
         index: list[Affine] = []
-        for k, size in enumerate(shape):
-            if k not in axes:
-                index.append(next(kept))
-                continue
-            e = self._known_axis(n, k, size, at, taken)
-            if e is None:
-                e = self._fresh(f"{n.id}.{k}", size)
+        for k, size in enumerate(self._shape(n.inputs[0])):
+            e = next(kept) if k not in axes else self._known_axis(size, taken) or self._fresh(f"{n.id}.{k}", size)
             taken |= e.vars
             index.append(e)
         return tuple(index)
 
-    def _known_axis(self, n: Node, axis: int, size: int, at: Index, taken: set[int]) -> Affine | None:
+    def _relatives(self, value: str) -> Iterator[Index]:
+        """Positions of a value, or of the values of its shape that it is computed from point by point."""
+        stack, seen = [value], {value}
+        while stack:
+            v = stack.pop()
+            found = self.sites.get(v)
+            if found:
+                yield from (at for at, _ in found)
+                continue
+            n = self.g.producer.get(v)
+            if n is None or n.id not in self.inside or OPS[n.op].cls != "pointwise":
+                continue
+            near = [u for u in n.inputs if u not in seen and self._shape(u) == self._shape(v)]
+            seen.update(near)
+            stack.extend(near)
+
+    def _row_of(self, index: Index, axes: tuple[object, ...], at: Index, shape: tuple[int, ...]) -> bool:
+        """Whether an operand's position is a whole row of the reduction at `at`."""
+        kept = tuple(e for k, e in enumerate(index) if k not in axes)
+        taken = {v for e in at for v in e.vars}
+        for k, e in enumerate(index):
+            if k in axes and shape[k] > 1:
+                if e.vars & taken or not self._covers(e, shape[k], ()):
+                    return False
+                taken |= e.vars
+        return kept == at
+
+    def _known_axis(self, size: int, taken: set[int]) -> Affine | None:
         if size == 1:
             return Affine()
-        near = [p[0][axis] for p in self.sites.get(n.inputs[0], ())]
-        for e in (*near, *self.axes.get(size, ())):
+        for e in self.axes.get(size, ()):
             if not (e.vars & taken) and self._covers(e, size, ()):
                 return e
         return None

@@ -83,7 +83,7 @@ class _Lowering:
         loops = choose(self.space, accesses, others, self.lanes)
         row = frozenset(loops.inner)
         kept = [
-            s for s in kept_sites(walkers, passes, self.space, self._depends)
+            s for s in kept_sites(walkers, passes, self.space, self._depends, loops.vector)
             if all(row <= w.deps[s] for w in walkers if s in w.deps)
         ]  # fmt: skip
         self.kept = {s: i for i, s in enumerate(kept)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from fusebound.analysis.space import Space
@@ -12,6 +13,8 @@ from fusebound.ir.ops import OPS
 WORTH = 4
 """Vector instructions above which recomputing costs more than a store and a load in the first-level cache."""
 LOAD = 3
+STRIDED = 12
+"""A vector of elements that do not lie side by side is gathered: dearer than any scratch."""
 ROW_BYTES = 1 << 17
 """Scratch of one row at most: an eighth of a usual second-level cache, and far below a thread's stack."""
 
@@ -21,8 +24,12 @@ def kept_sites(
     passes: Sequence[dict[Site, Needed]],
     space: Space,
     depends: Callable[[Walker, Needed], frozenset[int]],
+    vector: int,
 ) -> dict[Site, int]:
-    """Sites kept in scratch, numbered. A site is kept when two passes need it and it is dear to recompute."""
+    """Sites kept in scratch, numbered. A site is kept when two passes need it and it is dear to recompute.
+
+    `vector` is the variable of the vector loop.
+    """
     row = prod(space.dims[v] for v in space.reduced)
     if len(passes) < 2 or row * 4 > ROW_BYTES:
         return {}
@@ -30,46 +37,45 @@ def kept_sites(
     for later in range(1, len(passes)):
         earlier = {s for p in passes[:later] for s in p}
         for w in walkers:
-            _visit(w, passes[later], earlier, kept, space, depends)
+            _visit(w, passes[later], earlier, kept, _Prices(w, space, depends, vector))
     used = len(kept) * row * 4
     return kept if used <= ROW_BYTES else {}
 
 
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """What a site costs per point, with what the row's start determines left out."""
+
+    walker: Walker
+    space: Space
+    depends: Callable[[Walker, Needed], frozenset[int]]
+    vector: int
+
+    def varies(self, n: Needed) -> bool:
+        return bool(self.depends(self.walker, n) & self.space.reduced)
+
+    def price(self, n: Needed, seen: set[Site]) -> int:
+        """Instructions of a site and of what it reads, each counted once over `seen`."""
+        if n.site in seen or not self.varies(n):
+            return 0
+        first = not any(s.kind == "load" for s in seen)
+        seen.add(n.site)
+        if n.site.kind == "load":
+            strided = self.walker.offset(n.site).coef(self.vector) not in (0, 1)
+            return STRIDED if strided else 0 if first else LOAD
+        node = self.walker.node(n.site)
+        own = STRIDED if OPS[node.op].cls == "gather" else OPS[node.op].flops
+        return own + sum(self.price(o, seen) for o in self.walker.operands(n))
+
+
 def _visit(
-    w: Walker,
-    needed: dict[Site, Needed],
-    earlier: set[Site],
-    kept: dict[Site, int],
-    space: Space,
-    depends: Callable[[Walker, Needed], frozenset[int]],
+    w: Walker, needed: dict[Site, Needed], earlier: set[Site], kept: dict[Site, int], prices: _Prices
 ) -> None:
+    """Keep the sites of earlier passes that this pass reads first-hand and that are worth it."""
     consumed = {o.site for n in needed.values() for o in w.operands(n) if n.site not in earlier}
-    roots = [
-        n for n in needed.values() if n.site in earlier and (n.site in consumed or not _used(w, n, needed))
-    ]
-    for n in roots:
-        varies = depends(w, n) & space.reduced
-        if n.site.kind == "node" and varies and _price(w, n, space, depends, {}) >= WORTH:
+    read = {o.site for n in needed.values() for o in w.operands(n)}
+    for n in needed.values():
+        if n.site not in earlier or (n.site in read and n.site not in consumed):
+            continue
+        if prices.varies(n) and prices.price(n, set()) >= WORTH:
             kept.setdefault(n.site, len(kept))
-
-
-def _used(w: Walker, n: Needed, needed: dict[Site, Needed]) -> bool:
-    return any(o.site == n.site for m in needed.values() for o in w.operands(m))
-
-
-def _price(
-    w: Walker,
-    n: Needed,
-    space: Space,
-    depends: Callable[[Walker, Needed], frozenset[int]],
-    seen: dict[Site, int],
-) -> int:
-    """Instructions to evaluate a site once per point, what the row's start determines left out."""
-    if n.site in seen or not depends(w, n) & space.reduced:
-        return 0
-    seen[n.site] = 1
-    if n.site.kind == "load":
-        return LOAD if sum(s.kind == "load" for s in seen) > 1 else 0
-    node = w.node(n.site)
-    own = LOAD * 3 if OPS[node.op].cls == "gather" else OPS[node.op].flops
-    return own + sum(_price(w, o, space, depends, seen) for o in w.operands(n))
