@@ -1,0 +1,59 @@
+"""From plans of small graphs to reports: counts, bytes, shares, reasons."""
+
+from __future__ import annotations
+
+from fusebound.ir.graph import Graph
+from fusebound.ir.text import parse_graph
+from fusebound.plan.greedy import plan
+from fusebound.report.collect import report_of
+from fusebound.report.schema import Report
+from fusebound.target import get
+
+TARGET = get("cpu-avx512")
+ROWS, COLUMNS = 65_536, 1024
+BYTES = 4 * ROWS * COLUMNS
+
+CHAIN = f"""fusebound.graph 1 "chain"
+%x = input user "x" : f32[{ROWS}, {COLUMNS}]
+relu: aten.relu.default(%x) -> %relu pointwise at "model.py":3
+  %relu.1 = const() {{value = 0.0}} : f32[]
+  %relu = maximum(%x, %relu.1) : f32[{ROWS}, {COLUMNS}]
+neg: aten.neg.default(%relu) -> %neg pointwise at "model.py":5
+  %neg = neg(%relu) : f32[{ROWS}, {COLUMNS}]
+return %neg
+"""
+
+
+def chain() -> Graph:
+    return parse_graph(CHAIN)
+
+
+def report(policy: str) -> Report:
+    return report_of(plan(chain(), target=TARGET, policy=policy), TARGET, model="chain")
+
+
+def test_a_fused_chain_saves_one_write_and_one_read() -> None:
+    found = report("tile")
+    assert (found.launches_before, found.launches_after) == (2, 1)
+    assert (found.bytes_before, found.bytes_after) == (4 * BYTES, 2 * BYTES)
+    assert found.groups[0].lines == ("model.py:3-5",)
+    assert found.shares.operators == found.shares.bytes == found.shares.time == 1.0
+    assert found.shares.limit is None
+    assert found.remainders == ()
+
+
+def test_levels_add_up_to_the_groups_bytes() -> None:
+    found = report("tile")
+    for g in found.groups:
+        assert sum(x.after for x in g.levels if x.level != "register") == g.bytes_after
+    assert sum(g.bytes_before for g in found.groups) == found.bytes_before
+    assert {x.level for x in found.levels if x.after} == {"register", "dram"}
+
+
+def test_without_fusion_everything_remains_with_a_reason() -> None:
+    found = report("none")
+    assert (found.bytes_before, found.bytes_after) == (4 * BYTES, 4 * BYTES)
+    assert found.shares.operators == 0.0
+    assert found.shares.limit == 1.0
+    assert {r.operator for r in found.remainders} == {"relu (model.py:3)", "neg (model.py:5)"}
+    assert all(r.code.startswith("F") and r.message for r in found.remainders)

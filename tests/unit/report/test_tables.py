@@ -1,0 +1,52 @@
+"""The text face: complete figures at every width, no colour codes in a pipe."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from tests.unit.report.test_schema import sample
+
+from fusebound.report import tables
+from fusebound.report.schema import OutputError, Report
+
+
+def text_of(report: Report, width: int) -> str:
+    stream = io.StringIO()
+    tables.show(Console(file=stream, width=width, no_color=True, highlight=False), report)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_no_figure_is_cut(width: int) -> None:
+    text = text_of(sample(), width)
+    for figure in ("2 → 1", "470 B → 201 B", "9.00 µs → 2.00 µs", "1.50 µs", "3.00x (2.80 to 3.20)", "F607"):
+        assert figure in text
+    assert max(map(len, text.splitlines())) <= width
+    assert "\x1b" not in text
+
+
+def test_a_failed_check_stands_out() -> None:
+    bad = OutputError("output 0", "tiny", False, "worse", 2e-3, 1e-7, 1.0, 1e-6, "rms 2e-3 against 1e-7")
+    text = text_of(replace(sample(), errors=(bad,), ok=False), 120)
+    assert "FAILED on tiny: worse" in text
+
+
+def test_what_was_not_measured_is_absent() -> None:
+    report = replace(sample(), timings=(), ratios=(), errors=(), checks=(), phases=())
+    text = text_of(report, 100)
+    for heading in ("over eager", "error against fp64", "time spent"):
+        assert heading not in text
+
+
+def test_everything_fused_has_no_limit() -> None:
+    report = sample()
+    text = text_of(replace(report, shares=replace(report.shares, time=1.0, limit=None)), 100)
+    assert "nothing is left unfused" in text
+
+
+def test_a_long_list_of_operators_says_how_many_it_hides() -> None:
+    group = replace(sample().groups[0], operators=tuple(f"op_{i}" for i in range(20)), lines=())
+    assert tables.operators(group) == "op_0, op_1, op_2, op_3, op_4, … 14 more …, op_19"
