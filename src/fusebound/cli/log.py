@@ -82,7 +82,7 @@ def _show(console: Console, decisions: list[Decision]) -> None:
 
 def reason(judgement: Judgement) -> tuple[str, str]:
     """Code and message of what vetoes, else of the gain that speaks for it."""
-    verdict = judgement.first or judgement.gain
+    verdict = judgement.first if judgement.first is not None else judgement.gain
     return ("" if verdict.code == "F000" else verdict.code), verdict.message
 
 
