@@ -1,9 +1,11 @@
-"""From LLVM IR text to machine code in this process: a light pass pipeline, one engine per module."""
+"""From LLVM IR text to machine code in this process: a light pass pipeline, one linker."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
+import re
 import threading
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,6 +16,7 @@ import llvmlite.binding as llvm
 from fusebound.errors import BuildError
 
 _lock = threading.RLock()
+_serial = itertools.count()
 
 
 def _unlock_in_child() -> None:
@@ -66,15 +69,14 @@ class Compiled:
         self.machine = machine
         self.object = image
         self._opt = opt
-        self._engine = _load(image, machine)
+        self._names = frozenset(re.findall(r"^define [^@]*@([\w.$]+)\(", text, re.MULTILINE))
+        self._code = _link(image, machine, self._names)
 
     def address(self, name: str) -> int:
         """The entry point of function `name`; raises BuildError for a name the module lacks."""
-        with _lock:
-            found = self._engine.get_function_address(name)
-        if not found:
+        if name not in self._names:
             raise BuildError(f"the compiled module has no function {name}")
-        return found
+        return self._code[name]
 
     @cached_property
     def asm(self) -> str:
@@ -122,18 +124,30 @@ def _optimized(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
     return module
 
 
-def _load(image: bytes, machine: Machine) -> llvm.ExecutionEngine:
+def _link(image: bytes, machine: Machine, names: frozenset[str]) -> llvm.ResourceTracker:
+    """Bring object code into memory, where it stays while the result, which maps names to addresses, lives."""
     _load_symbols(image)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(machine, 1))
-    engine.add_object_file(llvm.ObjectFileRef.from_data(image))
-    engine.finalize_object()
-    return engine
+    builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+    for name in names:
+        builder.export_symbol(name)
+    try:
+        return builder.link(_linker(machine), f"kernel{next(_serial)}")
+    except RuntimeError as error:
+        raise BuildError(f"the object code cannot be loaded: {error}") from error
+
+
+@cache
+def _linker(machine: Machine) -> llvm.LLJIT:
+    """One for the process. JITLink places code and constants together, as the small code model needs."""
+    return llvm.create_lljit_compiler(_target_machine(machine, 1), use_jit_link=True, suppress_errors=True)
 
 
 def _target_machine(machine: Machine, opt: int) -> llvm.TargetMachine:
     _initialize()
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=opt, jit=True)
+    return target.create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=opt, reloc="pic", codemodel="small"
+    )
 
 
 @cache
@@ -160,14 +174,3 @@ def _load_library(pattern: str) -> None:
     if not found:
         raise BuildError(f"torch has no library {pattern}", where=str(package / "lib"))
     llvm.load_library_permanently(str(found[0]))
-
-
-def vector_bits() -> int:
-    """The width of this machine's vector registers (128 where nothing wider is known)."""
-    isa = host().isa
-    return 512 if "avx512f" in isa else 256 if "avx2" in isa else 128
-
-
-def has_streaming_stores() -> bool:
-    """Whether non-temporal vector stores and their fence exist (x86)."""
-    return "sse2" in host().isa

@@ -110,3 +110,8 @@ def test_declarations_and_comments_are_in_the_text() -> None:
     text = module.render()
     assert text.count("declare <8 x float> @llvm.fma.v8f32") == 1
     assert "  ; layers.0.act\n  ; second line\n" in text
+
+
+def test_damaged_object_code_is_a_build_error() -> None:
+    with pytest.raises(BuildError, match="cannot be loaded"):
+        load_object(b"not an object", sum_below().render())
