@@ -125,7 +125,7 @@ def _optimized(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
 
 
 def _link(image: bytes, machine: Machine, names: frozenset[str]) -> llvm.ResourceTracker:
-    """Bring object code into memory, where it stays while the result, which maps names to addresses, lives."""
+    """Bring object code into memory; it stays while the result, the names' addresses, is referenced."""
     _load_symbols(image)
     builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
     for name in names:
