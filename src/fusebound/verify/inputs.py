@@ -22,7 +22,7 @@ _MASK = 1e30
 
 def floats(leaves: Sequence[Leaf]) -> bool:
     """Whether any user input is a floating tensor, so that the special sets say anything new."""
-    return any(leaf.kind == "user" and leaf.is_tensor and leaf.value.is_floating_point() for leaf in leaves)
+    return any(_is_data(leaf) for leaf in leaves)
 
 
 def fill(leaves: Sequence[Leaf], kind: str, seed: int) -> None:
@@ -33,6 +33,7 @@ def fill(leaves: Sequence[Leaf], kind: str, seed: int) -> None:
     """
     generator = torch.Generator().manual_seed(seed)
     seen: set[int] = set()
+    rank = max((leaf.value.dim() for leaf in leaves if _is_data(leaf)), default=0)
     for leaf in leaves:
         if not leaf.is_tensor or leaf.kind in ("const", "other") or not has_memory(leaf.value):
             continue
@@ -41,10 +42,16 @@ def fill(leaves: Sequence[Leaf], kind: str, seed: int) -> None:
             continue
         seen.add(key)
         flat = torch.empty(0, dtype=leaf.value.dtype).set_(leaf.value.untyped_storage())
-        _fill_flat(leaf, flat, kind if leaf.kind == "user" else LIKE, generator)
+        # A vector beside matrices is a weight, a bias or a statistic, whatever the user calls it.
+        data = _is_data(leaf) and leaf.value.dim() >= min(rank, 2)
+        _fill_flat(leaf, flat, kind if data else LIKE, generator)
     if kind == "-inf rows":
         for leaf in leaves:
             _mask_rows(leaf)
+
+
+def _is_data(leaf: Leaf) -> bool:
+    return leaf.kind == "user" and leaf.is_tensor and leaf.value.is_floating_point()
 
 
 def _fill_flat(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
@@ -104,12 +111,12 @@ def _like(leaf: Leaf, noise: torch.Tensor) -> torch.Tensor:
 def _sprinkled(
     values: torch.Tensor, dtype: torch.dtype, row: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """One value in twelve replaced, by kinds that alternate with the rows: none, NaN, ±Inf, zeros and tiny
-    or huge numbers; a NaN in every row would say nothing about the other values."""
+    """One value in twelve replaced, by kinds that alternate with the rows: none, NaN, ±Inf, zeros and
+    subnormals; a NaN in every row would say nothing about the other values."""
     info = torch.finfo(dtype)
-    step = info.smallest_normal * info.eps
-    plain = (0.0, -0.0, step, -info.smallest_normal / 2, info.max)
-    kinds = torch.tensor([plain, (math.nan,) * 5, (math.inf, -math.inf) * 2 + (0.0,)], dtype=torch.float64)
+    tiny = info.smallest_normal
+    zeros = (0.0, -0.0, tiny * info.eps, -tiny / 2, -tiny * info.eps)
+    kinds = torch.tensor([zeros, (math.nan,) * 5, (math.inf, -math.inf) * 2 + (0.0,)], dtype=torch.float64)
     which = torch.arange(len(values)) // row % 4
     choice = torch.randint(0, 12 * 5, values.shape, generator=generator)
     special = kinds[(which - 1).clamp(min=0), choice.clamp(max=4)]
@@ -119,7 +126,7 @@ def _sprinkled(
 def _mask_rows(leaf: Leaf) -> None:
     """Every third row (last axis) of a floating user input becomes -Inf."""
     t = leaf.value
-    if leaf.kind != "user" or not leaf.is_tensor or not t.is_floating_point() or t.dim() < 2:
+    if not _is_data(leaf) or t.dim() < 2:
         return
     if any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape, strict=True)):
         return

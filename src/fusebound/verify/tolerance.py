@@ -174,12 +174,16 @@ def _floats(fused: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> Er
 
 
 def _class_changes(fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor) -> torch.Tensor:
-    """Elements whose class is neither the reference's (rounded to the output's type) nor eager's."""
+    """Elements whose class is neither the reference's (rounded to the output's type) nor eager's.
+
+    Where eager overflows and the reference does not, any overflow of the fused result is no worse.
+    """
     mine, exact, theirs = (_classes(t) for t in (fused, nearest, eager))
     zeros = (fused == 0) & (eager == 0) & (nearest == 0)
     sign = fused.signbit()
     flipped = zeros & (sign != eager.signbit()) & (sign != nearest.signbit())
-    return ((mine != exact) & (mine != theirs)) | flipped
+    overflow = (theirs > 0) & (exact == 0) & (mine > 0)
+    return ((mine != exact) & (mine != theirs) & ~overflow) | flipped
 
 
 def _classes(t: torch.Tensor) -> torch.Tensor:
