@@ -167,3 +167,16 @@ def test_narrow_floats_round_to_nearest_even(dtype: str) -> None:
     ties = (bits & -0x10000) | 0x8000
     x = torch.cat([bits, ties]).view(torch.float32)
     check("cast", x.to(DTYPES[dtype]), x)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int16", "int8", "uint8"])
+def test_quotients_next_to_integers(dtype: str) -> None:
+    """The float quotient of the generated code must not round up to the next integer."""
+    info = torch.iinfo(DTYPES[dtype])
+    g = torch.Generator().manual_seed(2)
+    divisor = torch.randint(1, info.max, (200_000,), generator=g)
+    quotient = torch.randint(0, info.max, (200_000,), generator=g) % (info.max // divisor + 1)
+    a = (divisor * quotient - 1).clamp(info.min, info.max).to(DTYPES[dtype])
+    b = divisor.to(DTYPES[dtype])
+    for op, fn in DIVISION.items():
+        check(op, fn(a, b), a, b)

@@ -120,13 +120,18 @@ def _divisor(fn: Fn, a: Reg, b: Reg, signed: bool) -> Reg:
 
 
 def _quotient(fn: Fn, a: Reg, divisor: Reg, signed: bool) -> Reg:
-    """The truncated quotient of a safe division. Up to 32 bits float64 holds it exactly, and has vectors."""
-    if bits(elem(a.type)) > 32 or divisor.name.startswith("splat"):
+    """The truncated quotient of a safe division.
+
+    CPUs divide integers one at a time but floats in vectors. A float with enough bits cannot round a quotient
+    onto the next integer, which is at least 1 / divisor away.
+    """
+    width = bits(elem(a.type))
+    if width > 32 or divisor.name.startswith("splat"):
         return fn.op("sdiv" if signed else "udiv", a, divisor)
-    double = with_elem(a.type, "double")
-    x, y = (fn.cast("sitofp" if signed else "uitofp", r, double) for r in (a, divisor))
-    wide = fn.cast("fptosi", fn.op("fdiv", x, y), with_elem(a.type, "i64"))
-    return fn.cast("trunc", wide, a.type)
+    real = with_elem(a.type, "double" if width == 32 else "float")
+    x, y = (fn.cast("sitofp" if signed else "uitofp", r, real) for r in (a, divisor))
+    whole = fn.cast("fptosi", fn.op("fdiv", x, y), with_elem(a.type, "i32"))
+    return whole if width == 32 else fn.cast("trunc", whole, a.type)
 
 
 def power(fn: Fn, base: Reg, exponent: Reg, signed: bool) -> Reg:
