@@ -18,6 +18,7 @@ _TRUST = "`--trust` loads it; do that only with files from people you trust"
 
 # torch reads sizes with sympy, which evaluates them as Python: only arithmetic over names may pass.
 _ARITHMETIC = re.compile(r"(?:\d+(?:\.\d+)?|[A-Za-z]\w*|[-+*/%(),<>=&|~ ])*")
+_OLD = ("serialized_exported_program.json", "serialized_state_dict.pt")
 _TARGETS = ("torch.ops.", "_operator.", "math.", "torch.sym_")
 
 
@@ -46,6 +47,8 @@ def _refuse_code(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             files = {name.partition("/")[2]: name for name in archive.namelist()}
+            if not files.keys() & {"archive_format", *_OLD}:
+                raise FormatError("the archive is none of torch.export", where=str(path))
             if "archive_format" not in files:
                 raise UsageError(
                     "the archive is of an old, pickled format", where=str(path), hint=_TRUST, code=REFUSED

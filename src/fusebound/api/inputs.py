@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from fusebound.errors import UsageError
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 SEED = 0
 SCALAR = "scalar"
+_SIZES = re.compile(r"\d+(?:[,x]\d+)*")
 
 
 def from_shapes(shapes: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[Any, ...]:
@@ -36,14 +38,10 @@ def from_shapes(shapes: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[Any, 
 def _shape(text: str) -> tuple[int, ...]:
     if text == SCALAR:
         return ()
-    try:
-        dims = tuple(int(part) for part in text.replace("x", ",").split(",") if part)
-    except ValueError:
-        dims = (-1,)
-    if any(d < 0 for d in dims):
+    if not _SIZES.fullmatch(text):
         hint = "sizes are separated by commas: `--shape 8192,2048`"
         raise UsageError(f"cannot read the shape `{text}`", where="--shape", hint=hint, code="E105")
-    return dims
+    return tuple(int(part) for part in re.split("[,x]", text))
 
 
 def _dtype(text: str) -> str:

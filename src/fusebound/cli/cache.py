@@ -40,7 +40,7 @@ def list_(options: Options) -> None:
     total = f"{sum(size for _, size in entries):>10}  bytes in {len(entries)} files"
     emit(
         options.format,
-        text=lambda console: click.echo("\n".join([*lines, total])),
+        text="\n".join([*lines, total]),
         data=lambda: [{"file": name, "bytes": size} for name, size in entries],
         rows=lambda: [("file", "bytes"), *entries],
     )

@@ -42,16 +42,16 @@ def try_kernel() -> str:
     from fusebound.api.model import Model
     from fusebound.api.pipeline import build_plan, capture_model, make_plan
 
-    x = torch.linspace(-3, 3, 1000).reshape(10, 100)
+    x = torch.linspace(-3, 3, 1 << 20).reshape(256, 4096)
     captured = capture_model(Model("doctor", lambda x: torch.softmax(x * 2 + 1, -1), (x,)))
     try:
-        executable = build_plan(make_plan(captured.graph), captured)
+        executable = build_plan(make_plan(captured.graph, expected_calls=10**9), captured)
         found, wanted = executable(x), torch.softmax(x.double() * 2 + 1, -1)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     if not executable.kernels:
         return "the plan has no kernel"
-    return "" if torch.allclose(found.double(), wanted, rtol=1e-6, atol=1e-9) else "its numbers are wrong"
+    return "" if torch.allclose(found.double(), wanted, rtol=1e-5, atol=1e-9) else "its numbers are wrong"
 
 
 def lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

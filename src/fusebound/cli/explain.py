@@ -65,7 +65,7 @@ def command(options: Options, code: str | None) -> None:
         rows = list(_list())
         emit(
             options.format,
-            text=lambda console: click.echo("\n".join(f"{c}  {t}" for c, t in rows)),
+            text="\n".join(f"{c}  {t}" for c, t in rows),
             data=lambda: dict(rows),
             rows=lambda: [("code", "title"), *rows],
         )

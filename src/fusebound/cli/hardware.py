@@ -79,9 +79,7 @@ def _emit(options: Options, target: Target) -> None:
     figures = [(k, v, unit(k)) for k, v in asdict(target).items() if v != 0 or k.endswith("calibrated")]
     emit(
         options.format,
-        text=lambda console: click.echo(
-            "\n".join(f"{k:<24} {_text(v):>16} {u}".rstrip() for k, v, u in figures)
-        ),
+        text="\n".join(f"{k:<24} {_text(v):>16} {u}".rstrip() for k, v, u in figures),
         data=lambda: asdict(target),
         rows=lambda: [("figure", "value", "unit"), *figures],
     )

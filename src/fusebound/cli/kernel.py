@@ -34,7 +34,7 @@ def command(options: Options, model: str, group: str | None, what: str) -> None:
     chosen = {id: kernel for id, kernel in pairs if group in (None, id)}
     emit(
         options.format,
-        text=lambda console: click.echo("\n".join(text(id, k, what) for id, k in chosen.items())),
+        text="\n".join(text(id, k, what) for id, k in chosen.items()),
         data=lambda: [_record(id, k, what) for id, k in chosen.items()],
         rows=lambda: [("group", "name", what), *((id, k.name, _stage(k, what)) for id, k in chosen.items())],
     )

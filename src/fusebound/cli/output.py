@@ -21,7 +21,7 @@ PIPE_WIDTH = 110
 def emit(
     format: str,
     *,
-    text: Callable[[Console], None],
+    text: str | Callable[[Console], None],
     data: Callable[[], Any],
     rows: Callable[[], Iterable[Sequence[object]]],
 ) -> None:
@@ -34,6 +34,8 @@ def emit(
             click.echo(json.dumps(data(), indent=2, ensure_ascii=False))
         case "csv":
             click.echo(to_csv(rows()), nl=False)
+        case _ if isinstance(text, str):
+            click.echo(text)
         case _:
             _print(text)
 

@@ -73,9 +73,7 @@ def _list(options: Options) -> None:
     width = max(len(s.name) for s in scenarios.SCENARIOS)
     emit(
         options.format,
-        text=lambda console: click.echo(
-            "\n".join(f"{s.name:<{width}}  {s.summary}" for s in scenarios.SCENARIOS)
-        ),
+        text="\n".join(f"{s.name:<{width}}  {s.summary}" for s in scenarios.SCENARIOS),
         data=lambda: [{"name": s.name, "summary": s.summary} for s in scenarios.SCENARIOS],
         rows=lambda: [("name", "summary"), *((s.name, s.summary) for s in scenarios.SCENARIOS)],
     )
