@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fusebound.analysis.access import Region, whole
+from fusebound.analysis.access import Region, ints, whole
 from fusebound.analysis.alias import storages
 from fusebound.analysis.group import in_order
+from fusebound.analysis.resolve import NeedSplit, Ranges, Resolver, Unresolved
 from fusebound.ir.graph import Graph, Node, hint
+from fusebound.ir.maps import Affine, Index, identity, show
 from fusebound.ir.ops import spec_of
+
+MAX_POINTS = 2000
+"""Points looked at before a group counts as free of hazards; `unify` refuses such groups anyway (F303)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,71 +46,90 @@ def hazard(g: Graph, nodes: Collection[str]) -> Hazard | None:
 
 def _war(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard | None:
     """A read of the target at other points than those that the same iteration writes."""
-    trail = _moved_read(g, inside, target, maker)
-    if trail is None:
+    rank = len(g.values[target].shape)
+    walk = _Reads(g, inside, target, [hint(d) for d in g.values[maker.out].shape])
+    found = walk.first_moved(maker, identity(rank))
+    if found is None:
         return None
-    node, how = trail
-    writer, reader = g.user[maker.user], g.user[node.user]
+    how = f"{_HOW.get(found.node.op, 'at other points')} at {found.index}"
+    writer, reader = g.user[maker.user], g.user[found.node.user]
     text = (
         f"{writer.label} writes {target} in place while {reader.label} reads it {how}: "
         f"an iteration would read what another has already written"
     )
     flip = f"write the result to a new tensor instead of {writer.written or writer.target}"
-    return Hazard("F102", target, text, how, "its own point", (node.id, maker.id), flip)
+    write = show(identity(rank))
+    return Hazard("F102", target, text, found.index, write, (found.node.id, maker.id), flip)
 
 
-def _moved_read(g: Graph, inside: frozenset[str], target: str, maker: Node) -> tuple[Node, str] | None:
-    """Walk from the written value back to the target; the first node that moves points names the obstacle."""
-    found: tuple[Node, str] | None = None
-    seen: set[tuple[str, bool]] = set()
-    stack: list[tuple[Node, tuple[Node, str] | None, tuple[Node, int] | None]] = [(maker, None, None)]
-    while stack:
-        n, moved, scatter = stack.pop()
-        if (n.id, moved is not None) in seen:
-            continue
-        seen.add((n.id, moved is not None))
-        for k, v in enumerate(n.inputs):
-            here = moved
-            placed = scatter
-            step = _moves(g, n, k, scatter)
-            if step == "placed":
-                placed = (n, k)
-            elif step == "undone":
-                placed = None
-            elif step and here is None:
-                here = (n, step)
-            p = g.producer.get(v)
-            if v == target:
-                if here is not None:
-                    found = found or here
-            elif p is not None and p.id in inside:
-                stack.append((p, here, placed))
-    return found
+_HOW = {"slice": "sliced", "flip": "flipped", "permute": "permuted", "cat": "shifted", "pad": "shifted"}
 
 
-def _moves(g: Graph, n: Node, operand: int, scatter: tuple[Node, int] | None) -> str:
-    """ "" when the operand is read at the result's own point, else how it is read.
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    node: Node
+    index: str
 
-    A slice assignment places its source ("placed"); the slice that takes the same points out undoes it
-    ("undone").
+
+@dataclass(slots=True)
+class _Reads:
+    """A walk from a written point back to every point of `target` that it needs.
+
+    Variables from `len(shape)` on belong to reductions: their whole row is read before any of it is written,
+    so that an axis they run over does not count as moved.
     """
-    if n.op == "slice_scatter":
-        return "placed" if operand == 1 else ""
-    if n.op == "slice":
-        if scatter is not None and all(n.attr(a) == scatter[0].attr(a) for a in ("dim", "start", "step")):
-            return "undone"
-        return "sliced at other points" if g.values[n.out].shape != g.values[n.inputs[0]].shape else ""
-    spec = spec_of(n.op)
-    if spec is None or spec.cls == "gather":
-        return "by data"
-    if spec.cls == "reduce":
-        return "over a whole axis"
-    v, out = g.values[n.inputs[operand]], g.values[n.out]
-    if n.op in ("permute", "flip"):
-        return {"permute": "permuted", "flip": "flipped"}[n.op] if v.numel > 1 else ""
-    if n.op in ("pad", "cat"):
-        return "shifted"
-    return "" if n.op == "reshape" or v.numel == out.numel else "broadcast"
+
+    g: Graph
+    inside: frozenset[str]
+    target: str
+    sizes: list[int]
+    reductions: dict[tuple[str, Index], Index] = field(default_factory=dict[tuple[str, Index], Index])
+    seen: set[tuple[str, Index, Ranges]] = field(default_factory=set[tuple[str, Index, Ranges]])
+
+    def first_moved(self, maker: Node, written: Index) -> _Moved | None:
+        """The first read of the target that is not at the written point, or None."""
+        stack: list[tuple[Node, Index, Ranges, Node]] = [(maker, written, (), maker)]
+        while stack and len(self.seen) < MAX_POINTS:
+            n, at, ranges, mover = stack.pop()
+            mover = n if n.op in _HOW else mover
+            try:
+                uses = self._uses(n, at, ranges)
+            except (Unresolved, NeedSplit):
+                return _Moved(n, "points without an affine form")
+            for v, index, part in uses:
+                if v == self.target and self._elsewhere(index, written):
+                    return _Moved(mover, show(index))
+                p = self.g.producer.get(v)
+                if p is not None and p.id in self.inside and (v, index, part) not in self.seen:
+                    self.seen.add((v, index, part))
+                    stack.append((p, index, part, mover))
+        return None
+
+    def _uses(self, n: Node, at: Index, ranges: Ranges) -> list[tuple[str, Index, Ranges]]:
+        spec = spec_of(n.op)
+        if spec is None or spec.cls == "gather":
+            raise Unresolved("F102", f"{n.op} reads by data", n.id)
+        if spec.cls == "reduce":
+            self.reductions.setdefault((n.id, at), self._reduced(n, at))
+        uses = Resolver(self.g, tuple(self.sizes), self.reductions).uses(n, at, ranges)
+        return [(n.inputs[u.operand], u.index, u.ranges) for u in uses if u.operand is not None]
+
+    def _reduced(self, n: Node, at: Index) -> Index:
+        kept = iter(at)
+        axes = ints(n.attr("axes"))
+        shape = self.g.values[n.inputs[0]].shape
+        return tuple(self._fresh(hint(d)) if k in axes else next(kept) for k, d in enumerate(shape))
+
+    def _fresh(self, size: int) -> Affine:
+        self.sizes.append(size)
+        return Affine.var(len(self.sizes) - 1)
+
+    def _elsewhere(self, index: Index, written: Index) -> bool:
+        rank = len(written)
+        return any(
+            e != w and self.g.values[self.target].shape[k] != 1 and not any(v >= rank for v in e.vars)
+            for k, (e, w) in enumerate(zip(index, written, strict=True))
+        )
 
 
 def _waw(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard | None:

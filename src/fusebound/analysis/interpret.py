@@ -70,7 +70,7 @@ def _settle(g: Graph, n: Node, x: Array, mode: Mode) -> Array:
     if mode == "eager" or is_user_cast(n):
         return rounded(x, dtype)
     if mode == "exact":
-        return np.asarray(x)
+        return x if np.asarray(x).dtype.kind == "f" else np.asarray(x).astype(np.float64)
     return rounded(x, "float32" if dtype in HALF else dtype)
 
 

@@ -1,0 +1,103 @@
+"""WAR and WAW by index maps."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.plan.graphs import Sketch
+
+from fusebound.analysis.hazards import hazard
+from fusebound.ir.graph import Graph, Mutation
+
+
+def shifted() -> Graph:
+    """x[1:] = x[:-1] + x[:-1]"""
+    s = Sketch()
+    x = s.input("x", 64)
+    low = s.view("slice", "slice", x, (1,), shape=(63,), dim=0, start=0, step=1)
+    y = s.op("add", "add", low, low)
+    z = s.op("slice_scatter", "slice_scatter", x, y, kind="move", dim=0, start=1, step=1)
+    return s.done(mutations=(Mutation(x, z),))
+
+
+def in_its_place() -> Graph:
+    """x[1:] = x[1:] + x[1:]"""
+    s = Sketch()
+    x = s.input("x", 64)
+    high = s.view("slice", "slice", x, (1,), shape=(63,), dim=0, start=1, step=1)
+    y = s.op("add", "add", high, high)
+    z = s.op("slice_scatter", "slice_scatter", x, y, kind="move", dim=0, start=1, step=1)
+    return s.done(mutations=(Mutation(x, z),))
+
+
+def flipped() -> Graph:
+    """b.sub_(b.flip(0))"""
+    s = Sketch()
+    b = s.input("b", 64)
+    r = s.op("flip", "flip", b, kind="move", dims=(0,))
+    return s.done(mutations=(Mutation(b, s.op("sub_", "sub", b, r)),))
+
+
+def normalised() -> Graph:
+    """x.copy_(softmax(x)): a row is read as a whole before any of it is written."""
+    s = Sketch()
+    x = s.input("x", 8, 64)
+    return s.done(mutations=(Mutation(x, s.softmax(x)),))
+
+
+def through_a_transpose() -> Graph:
+    """x.t().mul_(x.t())"""
+    s = Sketch()
+    x = s.input("x", 8, 64)
+    t = s.view("t", "permute", x, (1, 64), perm=(1, 0))
+    m = s.op("mul_", "mul", t, t)
+    back = s.op("back", "permute", m, kind="move", perm=(1, 0))
+    return s.done(mutations=(Mutation(x, back),))
+
+
+def transposed() -> Graph:
+    """x.add_(x.t())"""
+    s = Sketch()
+    x = s.input("x", 64, 64)
+    t = s.view("t", "permute", x, (1, 64), perm=(1, 0))
+    return s.done(mutations=(Mutation(x, s.op("add_", "add", x, t)),))
+
+
+def elementwise() -> Graph:
+    """x.mul_(y).add_(x)"""
+    s = Sketch()
+    x, y = s.input("x", 64), s.input("y", 64)
+    m = s.op("mul_", "mul", x, y)
+    return s.done(mutations=(Mutation(x, s.op("add_", "add", m, m)),))
+
+
+@pytest.mark.parametrize(
+    ("make", "how"),
+    [(shifted, "[i0 + -1]"), (flipped, "[-1*i0 + 63]"), (transposed, "[i1, i0]")],
+)
+def test_reads_at_other_points_than_the_written_one(make, how: str) -> None:
+    g = make()
+    found = hazard(g, g.node.keys())
+    assert found is not None
+    assert (found.code, found.read) == ("F102", how)
+    assert "model.py:" in found.message and "new tensor" in found.counterfactual
+
+
+@pytest.mark.parametrize("make", [in_its_place, elementwise, normalised, through_a_transpose])
+def test_reads_at_the_written_point_are_fine(make) -> None:
+    g = make()
+    assert hazard(g, g.node.keys()) is None
+
+
+def test_the_write_alone_is_no_hazard() -> None:
+    g = flipped()
+    assert hazard(g, {"sub_"}) is None, "flip runs before and leaves a copy"
+
+
+def test_two_versions_that_overlap() -> None:
+    s = Sketch()
+    x, a, b = s.input("x", 64), s.input("a", 8), s.input("b", 8)
+    first = s.op("first", "slice_scatter", x, a, kind="move", dim=0, start=0, step=1)
+    second = s.op("second", "slice_scatter", first, b, kind="move", dim=0, start=4, step=1)
+    kept = s.done(first, mutations=(Mutation(x, second),))
+    found = hazard(kept, kept.node.keys())
+    assert found is not None and (found.code, found.read, found.write) == ("F103", "[0:8]", "[4:12]")

@@ -1,0 +1,155 @@
+"""The interpreter, its roundings, smaller shapes and the error facts that come of them."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from tests.unit.plan.graphs import Sketch, chain, nodes
+
+from fusebound.analysis import datasets
+from fusebound.analysis.interpret import evaluate, rounded
+from fusebound.analysis.numerics import jump_after, rounding_points
+from fusebound.analysis.shrink import MAX_ELEMENTS, shrink
+from fusebound.analysis.simulate import needed, simulate
+from fusebound.ir.graph import Graph
+from fusebound.ir.ops import OPS
+
+
+def nearest_bfloat16(x: float) -> float:
+    """By comparing the two neighbours, without integer tricks."""
+    bits = struct.unpack("<I", struct.pack("<f", x))[0] & 0xFFFF0000
+    around = [struct.unpack("<f", struct.pack("<I", b))[0] for b in (bits, bits + 0x10000)]
+    low, high = abs(np.float32(x) - around[0]), abs(around[1] - np.float32(x))
+    if low == high:
+        return around[0] if (bits >> 16) % 2 == 0 else around[1]
+    return around[0] if low < high else around[1]
+
+
+def test_bfloat16_rounds_to_nearest_even() -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal(2000) * 10.0 ** rng.uniform(-30, 30, 2000)).astype(np.float32)
+    want = [nearest_bfloat16(float(v)) for v in x]
+    assert np.array_equal(rounded(x.astype(np.float64), "bfloat16"), want)
+    special = np.array([np.inf, -np.inf, -0.0, 1.00390625, 1.01171875])
+    got = rounded(special, "bfloat16")
+    assert list(got[:2]) == [np.inf, -np.inf] and np.signbit(got[2])
+    assert list(got[3:]) == [1.0, 1.015625], "ties go to even"
+    assert np.isnan(rounded(np.array([np.nan]), "bfloat16"))[0]
+
+
+@pytest.mark.parametrize("mode", ["eager", "fused", "exact"])
+def test_softmax_of_the_interpreter(mode) -> None:
+    s = Sketch()
+    g = s.done(s.softmax(s.input("x", 3, 7)))
+    shapes = shrink(g, g.node.keys())
+    assert shapes is not None
+    x = np.random.default_rng(1).standard_normal((3, 7))
+    e = np.exp(x - x.max(1, keepdims=True))
+    got = evaluate(g, g.node.keys(), {"x": x}, shapes, mode)[g.outputs[0]]
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-6)
+
+
+ARGUMENTS = {
+    "reshape": {"shape": (2, 12)}, "expand": {"shape": (2, 4, 6)}, "permute": {"perm": (1, 0)},
+    "slice": {"shape": (4, 2), "dim": 1, "start": 1, "step": 2}, "flip": {"dims": (1,)},
+    "pad": {"shape": (4, 8), "lo": (0, 1), "value": 0.0}, "cat": {"dim": 0},
+    "gather": {"dim": 0}, "cast": {"dtype": "int32", "user": True},
+    "iota": {"shape": (4, 6), "dtype": "float32", "dim": 1, "start": 0, "step": 1},
+    "const": {"shape": (), "dtype": "float32", "value": 1.5},
+}  # fmt: skip
+INTEGER = frozenset(("and", "or", "xor", "not", "shl", "shr"))
+
+
+def single(op: str) -> Graph:
+    """A graph of one primitive over [4, 6] operands."""
+    s = Sketch()
+    spec = OPS[op]
+    count = 2 if spec.arity < 0 else spec.arity
+    kind = "int64" if op in INTEGER else "float32"
+    ids = [s.input(f"x{k}", 4, 6, dtype=kind) for k in range(count)]
+    if op == "where":
+        ids[0] = s.input("c", 4, 6, dtype="bool")
+    if op in ("gather", "index_select"):
+        ids[1] = s.input("i", 4, 6, dtype="int64") if op == "gather" else s.input("i", 3, dtype="int64")
+    if op == "slice_scatter":
+        ids[1] = s.input("part", 2, 6)
+    extra = {"index_select": {"dim": 0}, "slice_scatter": {"dim": 0, "start": 1, "step": 1}}.get(op, {})
+    attrs = ARGUMENTS.get(op, extra) | ({"axes": (1,)} if spec.cls == "reduce" else {})
+    out = s.op(op, op, *ids, kind=spec.cls, **attrs)  # type: ignore[arg-type]
+    return s.b.finish((out,))
+
+
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_every_primitive_has_a_meaning(op: str) -> None:
+    g = single(op)
+    shapes = shrink(g, g.node.keys())
+    assert shapes is not None
+    inputs = datasets.make(g, g.node.keys(), shapes, "normal")
+    value = g.values[g.outputs[0]]
+    for mode in ("eager", "fused", "exact"):
+        got = evaluate(g, g.node.keys(), inputs, shapes, mode)[value.id]
+        assert got.shape == value.shape
+        assert got.dtype.kind == {"float": "f", "bool": "b"}.get(value.type.kind, "i")
+
+
+def test_shapes_shrink_together_and_reduced_axes_stay() -> None:
+    s = Sketch()
+    x, r = s.input("x", 4096, 2048), s.input("r", 2048)
+    g = s.done(s.softmax(s.op("add", "add", x, r)))
+    shapes = shrink(g, g.node.keys())
+    assert shapes is not None
+    assert shapes["x"] == shapes["add"] and shapes["x"][1] == 2048 and shapes["x"][0] < 4096
+    assert shapes["r"] == (2048,)
+    assert np.prod(shapes["x"]) <= MAX_ELEMENTS
+
+
+def test_what_cannot_shrink_is_not_simulated() -> None:
+    s = Sketch()
+    g = s.done(s.op("total", "sum", s.input("x", 4096, 4096), kind="reduce", axes=(0, 1)))
+    assert shrink(g, g.node.keys()) is None
+    assert simulate(g, frozenset(g.node)) is None
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_fused_half_chain_is_nearer_to_float64_than_eager(dtype: str) -> None:
+    g = chain(dtype)
+    f = simulate(g, nodes(g, "add", "mul", "tanh"))
+    assert f is not None and f.no_worse and not f.class_changes
+    assert 0 < f.fused_rms < f.eager_rms
+    assert needed(g, nodes(g, "add", "mul"), None) and not needed(g, nodes(g, "add"), None)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_full_width_chain_is_bit_equal(dtype: str) -> None:
+    g = chain(dtype)
+    f = simulate(g, frozenset(g.node))
+    assert f is not None and f.difference == 0 and f.fused_max == f.eager_max
+    assert not needed(g, frozenset(g.node), None) and needed(g, frozenset(g.node), 0.1)
+
+
+def test_half_overflow_that_only_eager_has_is_no_fault_of_the_kernel() -> None:
+    s = Sketch()
+    x = s.input("x", 64, dtype="float16")
+    s.b.begin("big")
+    big = s.b.emit("mul", x, s.b.const(60000.0, "float16"))
+    s._end("aten.mul.Scalar", (x,), big, "pointwise")
+    s.b.begin("small")
+    small = s.b.emit("mul", big, s.b.const(0.0001, "float16"))
+    s._end("aten.mul.Scalar", (big,), small, "pointwise")
+    g = s.done(small)
+    f = simulate(g, frozenset(g.node))
+    assert f is not None and f.class_changes == 0
+
+
+def test_rounding_points_and_jumps() -> None:
+    s = Sketch()
+    x, y = s.input("x", 64, dtype="bfloat16"), s.input("y", 64, dtype="bfloat16")
+    m = s.op("mul", "mul", x, y)
+    n = s.op("neg", "neg", m)
+    g = s.done(s.op("eq", "eq", n, y))
+    inside = frozenset(g.node)
+    assert rounding_points(g, inside) == ("mul",), "a negation rounds nothing"
+    assert [p.id for p in jump_after(g, "mul", inside)] == ["neg", "eq"]
+    assert jump_after(g, "mul", nodes(g, "mul", "neg")) == ()
