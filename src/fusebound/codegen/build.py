@@ -49,6 +49,11 @@ class Kernel:
         return self.program.tiles
 
     @cached_property
+    def flags(self) -> bool:
+        """Whether the kernel may raise a flag (an index out of range, an integer division by zero)."""
+        return "store atomic" in self.llvm
+
+    @cached_property
     def source(self) -> str:
         """The tile program as text."""
         return tile.show(self.program)

@@ -14,6 +14,7 @@ from fusebound.capture.torch import Captured, capture
 from fusebound.engine import guards
 from fusebound.engine.build import build
 from fusebound.engine.contest import loses
+from fusebound.engine.route import Route, make
 from fusebound.errors import CaptureError, FallbackError, FuseboundError
 from fusebound.plan.greedy import plan as make_plan
 from fusebound.plan.plan import Plan
@@ -22,6 +23,10 @@ from fusebound.target import get
 
 SPECIALIZATIONS = 16
 """Kinds of call that one function is compiled for; further kinds run eagerly."""
+
+
+ROUTES = 4
+"""Short ways that are tried, one after another, before the long one."""
 
 
 class EagerNotice(UserWarning):
@@ -50,6 +55,11 @@ class Specialization:
     written: tuple[int, ...]
     reason: str
 
+    @property
+    def measured(self) -> bool:
+        """Whether eager runs because it is faster: nothing to tell anybody."""
+        return self.reason.startswith("measured")
+
 
 class CompiledFunction:
     """What `fb.compile` returns. `plan`, `executable` and `reason` are those of the latest kind of call."""
@@ -61,9 +71,19 @@ class CompiledFunction:
         self._lock = threading.RLock()
         self._said: set[str] = set()
         self._latest: Specialization | None = None
+        self._routes: list[tuple[Route, Specialization]] = []
+        self._disabled = settings.current().disable
         functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            for route, spec in self._routes:
+                if route.admits(args):
+                    self._latest = spec
+                    return route.run(args)
+        return self._slow(args, kwargs)
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         reason = self._eager_reason(args, kwargs)
         if reason:
             return self._eager(reason, args, kwargs)
@@ -74,12 +94,22 @@ class CompiledFunction:
         if spec is None:
             spec = self._specialize(key, args, kwargs)
         self._latest = spec
+        self._add_route(spec, args, kwargs)
         if spec.executable is None or spec.captured is None:
             return self._eager(spec.reason, args, kwargs)
         inputs = spec.captured.bind(args, kwargs)
         if spec.written and guards.overlaps(inputs, spec.written):
             return self._eager("an input that the function writes shares memory with another", args, kwargs)
         return spec.captured.unflatten(spec.executable.run(inputs))
+
+    def _add_route(self, spec: Specialization, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Let further calls of this kind take the short way, most recent first."""
+        if kwargs or (spec.executable is None and not spec.measured):
+            return
+        route = make(self.fn, spec.captured, spec.executable, spec.written, args)
+        if route is not None:
+            others = [(r, s) for r, s in self._routes if s is not spec]
+            self._routes = [(route, spec), *others[: ROUTES - 1]]
 
     @property
     def executable(self) -> Executable | None:
@@ -97,7 +127,7 @@ class CompiledFunction:
         return self._latest.reason if self._latest else ""
 
     def _eager_reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        if settings.current().disable:
+        if self._disabled:
             return "FB_DISABLE is set"
         if not guards.dispatch_is_plain():
             return "a dispatch mode, autocast or a transform is active"

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
+from fusebound.runtime.private import plain_dispatch
+
 Key = tuple[Any, ...]
 
 
@@ -99,14 +101,8 @@ def wants_grad(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
 
 def dispatch_is_plain() -> bool:
-    """Whether no mode, autocast or functorch transform stands between the caller and the framework."""
-    return (
-        torch._C._len_torch_dispatch_stack() == 0
-        and not torch._C._is_torch_function_mode_enabled()
-        and not torch.is_autocast_enabled("cpu")
-        and torch._C._functorch.peek_interpreter_stack() is None
-        and not torch.jit.is_tracing()
-    )
+    """Whether no mode, autocast or transform stands between the caller and the framework."""
+    return plain_dispatch() and not torch.is_autocast_enabled("cpu")
 
 
 def overlaps(inputs: Sequence[Any], written: Sequence[int]) -> bool:

@@ -60,6 +60,7 @@ class Executable:
                 step = framework_step(graph, graph.user[group.users[0]], self._slot, captured)
             self._steps.append((group, step))
         self._drop = self._lifetimes(graph, plan)
+        self._program = [(step, drop) for (_, step), drop in zip(self._steps, self._drop, strict=True)]
         self._copies = [
             (self._slot[m.target], self._slot[m.source]) for m in graph.mutations if m.source not in direct
         ]  # fmt: skip
@@ -75,13 +76,17 @@ class Executable:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Run on flat inputs (in the order of the graph's); returns flat outputs."""
-        env = self._start(inputs)
         with torch.no_grad():
-            for (_, step), drop in zip(self._steps, self._drop, strict=True):
-                step(env)
-                for i in drop:
-                    env[i] = None
-            return self._finish(env)
+            return self.run_plain(inputs)
+
+    def run_plain(self, inputs: Sequence[Any]) -> list[Any]:
+        """`run` for a caller who knows that autograd records nothing."""
+        env = self._start(inputs)
+        for step, drop in self._program:
+            step(env)
+            for i in drop:
+                env[i] = None
+        return self._finish(env)
 
     def profile(self, args: tuple[Any, ...], rounds: int = 5, clock: Callable[[], float] | None = None) -> dict[str, float]:
         """Median microseconds of every step, by group id, over some rounds."""

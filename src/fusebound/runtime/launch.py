@@ -35,29 +35,42 @@ def launcher(kernel: Kernel, elements: int, threads: int = 0) -> Launch:
     `threads` 0 follows `torch.get_num_threads()`. Raises IndexError for an index out of range and RuntimeError for
     an integer division by zero, as eager does.
     """
-    count = len(kernel.program.params) + 1
-    array = ctypes.c_int64 * count
-    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(kernel.address)
-    addressof, flag_type, byref = ctypes.addressof, ctypes.c_int32, ctypes.byref
-    local = threading.local()
-    parallel = elements >= GRAIN and kernel.tiles > 1
-    get_threads = torch.get_num_threads
+    array = ctypes.c_int64 * (len(kernel.program.params) + 1)
+    call = ctypes.CFUNCTYPE(None, array, ctypes.c_int32)(kernel.address)
+    call.argtypes = [ctypes.POINTER(array), ctypes.c_int32]
+    count = _thread_count(threads) if elements >= GRAIN and kernel.tiles > 1 else _one
+    if not kernel.flags:
 
-    def run(addresses: Sequence[int]) -> None:
+        def run(addresses: Sequence[int]) -> None:
+            call(array(*addresses), count())
+
+        return run
+    local = threading.local()
+
+    def run_flagged(addresses: Sequence[int]) -> None:
         try:
-            flag, where = local.flag
+            flag = local.flag
         except AttributeError:
-            flag = flag_type(0)
-            where = addressof(flag)
-            local.flag = flag, where
-        n = 1 if not parallel or _forked else threads or get_threads()
-        args = array(*addresses, where)
-        call(byref(args), n)
+            flag = local.flag = ctypes.c_int32(0)
+        call(array(*addresses, ctypes.addressof(flag)), count())
         if flag.value:
             code, flag.value = flag.value, 0
             _raise(kernel, code)
 
-    return run
+    return run_flagged
+
+
+def _one() -> int:
+    return 1
+
+
+def _thread_count(threads: int) -> Callable[[], int]:
+    asked = torch.get_num_threads
+
+    def count() -> int:
+        return 1 if _forked else threads or asked()
+
+    return count
 
 
 def _raise(kernel: Kernel, code: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 
 
@@ -21,3 +23,44 @@ except ImportError:
     empty_strided = _empty_strided
 
 use_count = getattr(torch._C, "_storage_Use_Count", _no_count)
+profiling = getattr(torch.autograd, "_profiler_enabled", lambda: False)
+
+
+def plain_dispatch() -> bool:
+    """Whether no mode, functorch transform, tracer or forward-mode level stands between caller and framework."""
+    return (
+        _len_dispatch() == 0
+        and not _function_mode()
+        and _interpreter() is None
+        and _tracing() is None
+        and torch.autograd.forward_ad._current_level < 0
+    )
+
+
+_len_dispatch = torch._C._len_torch_dispatch_stack
+_function_mode = torch._C._is_torch_function_mode_enabled
+_interpreter = torch._C._functorch.peek_interpreter_stack
+_tracing = torch._C._get_tracing_state
+
+
+def tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """A function of as many tensors that says whether type, dtype, device, dispatch, gradient flag, sizes and
+    strides are those of the given ones; None where torch has no such guard."""
+    try:
+        from torch._C._dynamo.guards import TensorGuards  # pyright: ignore
+
+        check = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        return check if check(*tensors) else None
+    except (ImportError, TypeError, ValueError, RuntimeError):
+        return None
+
+
+def state_check() -> Callable[[], bool] | None:
+    """A function that says whether gradient mode, autocast, determinism, default dtype and threads are as now."""
+    try:
+        from torch._C._dynamo.guards import GlobalStateGuard  # pyright: ignore
+
+        check = GlobalStateGuard().check
+        return check if check() else None
+    except (ImportError, TypeError, RuntimeError):
+        return None

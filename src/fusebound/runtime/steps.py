@@ -12,6 +12,7 @@ from fusebound.codegen.build import Kernel
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.runtime.launch import launcher
 from fusebound.runtime.pool import pool
+from fusebound.runtime.private import profiling as _profiling
 
 Step = Callable[[list[Any]], None]
 
@@ -27,27 +28,31 @@ def kernel_step(
     graph: Graph, kernel: Kernel, slot: Mapping[str, int], direct: Mapping[str, str], switches: Switches
 ) -> Step:
     """Run a kernel: outputs come from the pool, except those that are written straight into an input."""
-    reads = [(slot[v], _strides(graph, v)) for v in kernel.inputs]
-    writes = [(slot[v], _allocator(graph, v), slot[direct[v]] if v in direct else -1) for v in kernel.outputs]
+    made = set(graph.values) - set(graph.input_ids)
+    reads = tuple(slot[v] for v in kernel.inputs)
+    unsure = tuple((slot[v], _strides(graph, v)) for v in kernel.inputs if v in made)
+    writes = tuple((slot[v], _allocator(graph, v), slot.get(direct.get(v, ""), -1)) for v in kernel.outputs)
     elements = max(graph.values[v].numel for v in (*kernel.inputs, *kernel.outputs))
     launch = launcher(kernel, elements, switches.threads)
 
     def step(env: list[Any]) -> None:
-        addresses: list[int] = []
-        alive: list[torch.Tensor] = []
-        for i, strides in reads:
-            t = env[i]
-            if t.stride() != strides:
-                t = _restride(t, strides)
-                alive.append(t)
-            addresses.append(t.data_ptr())
+        for i, strides in unsure:
+            if env[i].stride() != strides:
+                env[i] = _restride(env[i], strides)
+        addresses = [env[i].data_ptr() for i in reads]
         for i, allocate, target in writes:
-            t = allocate() if target < 0 else env[target]
-            if switches.poison and target < 0:
-                _poison(t)
-            env[i] = t
+            if target >= 0:
+                env[i] = t = env[target]
+            else:
+                env[i] = t = allocate()
+                if switches.poison:
+                    _poison(t)
             addresses.append(t.data_ptr())
-        launch(addresses)
+        if _profiling():
+            with torch.profiler.record_function(kernel.name):
+                launch(addresses)
+        else:
+            launch(addresses)
 
     return step
 

@@ -1,0 +1,159 @@
+"""The short way through a compiled function: C++ guards on a specialization's tensors, then its steps.
+
+A route exists for calls with positional tensors and constants only. Whatever it does not recognise takes the long
+way of `compile`, which builds the full key; a route can therefore be strict and simple.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fusebound.capture.torch import Captured
+from fusebound.engine import guards
+from fusebound.ir.graph import Ref
+from fusebound.runtime.executable import Executable
+from fusebound.runtime.private import plain_dispatch, state_check, tensor_check
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A recognised kind of call. `admits(args)` is exact for what it accepts; `run(args)` needs an admitted call."""
+
+    admits: Callable[[tuple[Any, ...]], bool]
+    run: Callable[[tuple[Any, ...]], Any]
+
+
+def make(
+    fn: Callable[..., Any], captured: Captured | None, executable: Executable | None, written: Sequence[int],
+    args: tuple[Any, ...],
+) -> Route | None:  # fmt: skip
+    """The route of a specialization, or None for a call that no route can recognise.
+
+    Without an executable the route leads to the user's function itself.
+    """
+    if not all(isinstance(a, torch.Tensor) or guards.constant_key(a) for a in args):
+        return None
+    getters = [] if captured is None else [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
+    admits = _admission(fn, args, getters)
+    if admits is None:
+        return None
+    if executable is None or captured is None:
+        return Route(admits, lambda given: fn(*given))
+    return Route(admits, _runner(captured, executable, written, args, getters))
+
+
+def _admission(
+    fn: Callable[..., Any], args: tuple[Any, ...], getters: Sequence[Callable[[], Any]]
+) -> Callable[[tuple[Any, ...]], bool] | None:
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    same = len({id(t) for t in tensors}) == len(tensors)
+    check = tensor_check([*tensors, *(g() for g in getters)])
+    state = state_check()
+    if check is None or state is None or not same:
+        return None
+    count = len(args)
+    surroundings = list(_surroundings(fn))
+    constants = [(i, a) for i, a in enumerate(args) if not isinstance(a, torch.Tensor)]
+    if not constants and not getters:
+
+        def bare(given: tuple[Any, ...]) -> bool:
+            return (
+                len(given) == count and check(*given) and state() and plain_dispatch()
+                and all(f() for f in surroundings)
+            )  # fmt: skip
+
+        return bare
+    places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+
+    def full(given: tuple[Any, ...]) -> bool:
+        if len(given) != count or any(given[i] is not c for i, c in constants):
+            return False
+        own = [given[i] for i in places]
+        return (
+            all(isinstance(t, torch.Tensor) for t in own)
+            and check(*own, *(g() for g in getters)) and state() and plain_dispatch()
+            and all(f() for f in surroundings)
+        )  # fmt: skip
+
+    return full
+
+
+def _surroundings(fn: Callable[..., Any]) -> Iterator[Callable[[], bool]]:
+    """Checks that what the function names outside its arguments is what it was."""
+    owner = fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        yield _training(owner)
+    if isinstance(fn, torch.nn.Module):
+        return
+    inner = getattr(fn, "__func__", fn)
+    code = getattr(inner, "__code__", None)
+    if code is None:
+        return
+    for cell in inner.__closure__ or ():
+        yield lambda cell=cell, x=cell.cell_contents: cell.cell_contents is x
+        if isinstance(cell.cell_contents, torch.nn.Module):
+            yield _training(cell.cell_contents)
+    known = inner.__globals__
+    for name in code.co_names:
+        if name in known and not isinstance(known[name], types.ModuleType):
+            yield lambda name=name, x=known[name]: known.get(name) is x
+            if isinstance(known[name], torch.nn.Module):
+                yield _training(known[name])
+
+
+def _training(module: torch.nn.Module) -> Callable[[], bool]:
+    parts = list(module.modules())
+    flags = [m.training for m in parts]
+    return lambda: [m.training for m in parts] == flags
+
+
+def _runner(
+    captured: Captured, executable: Executable, written: Sequence[int], args: tuple[Any, ...],
+    getters: Sequence[Callable[[], Any]],
+) -> Callable[[tuple[Any, ...]], Any]:  # fmt: skip
+    bind = _binder(captured, args, getters)
+    result = _result(captured)
+    run = executable.run_plain
+    if not written:
+        return lambda given: result(run(bind(given)))
+
+    def guarded(given: tuple[Any, ...]) -> Any:
+        inputs = bind(given)
+        if guards.overlaps(inputs, written):
+            return captured.fn(*given)
+        return result(run(inputs))
+
+    return guarded
+
+
+def _binder(
+    captured: Captured, args: tuple[Any, ...], getters: Sequence[Callable[[], Any]]
+) -> Callable[[tuple[Any, ...]], Sequence[Any]]:
+    """From positional arguments to the graph's inputs."""
+    place = {v: i for i, v in enumerate(captured.user_inputs) if v is not None}
+    order = [place[i.value] if i.kind == "user" else -1 for i in captured.graph.inputs]
+    if order == list(range(len(args))):
+        return lambda given: given
+    if not getters:
+        return lambda given: [given[i] for i in order]
+
+    def mixed(given: tuple[Any, ...]) -> Sequence[Any]:
+        state = iter(getters)
+        return [given[i] if i >= 0 else next(state)() for i in order]
+
+    return mixed
+
+
+def _result(captured: Captured) -> Callable[[list[Any]], Any]:
+    spec = captured.out_spec
+    plain = all(isinstance(r, Ref) for r in captured.returns)
+    if plain and spec is not None and spec.is_leaf():
+        return lambda values: values[0]
+    if plain and spec is not None and spec.type is tuple and all(c.is_leaf() for c in spec.children()):
+        return tuple
+    return captured.unflatten
