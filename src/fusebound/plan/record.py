@@ -62,8 +62,9 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
         raise FormatError(
             f"damaged plan: {e}", where=where, hint="make it again with `fusebound plan --save`"
         ) from e
-    except GraphError as e:
-        raise FormatError(f"damaged plan: {e.what}", where=where, hint="the graph in it was edited") from e
+    except (GraphError, FormatError) as e:
+        text = f"damaged plan: in its graph, {e.where or 'somewhere'}: {e.what}"
+        raise FormatError(text, where=where, hint="the graph in it was edited") from e
     _fits(plan, where)
     return plan
 

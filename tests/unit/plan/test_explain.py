@@ -1,0 +1,63 @@
+"""`why` on plans: fused pairs, cut pairs, pairs that are no neighbours, names."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.plan.graphs import Sketch, chain, triangle
+
+from fusebound.errors import UsageError
+from fusebound.plan.greedy import plan
+from fusebound.plan.plan import Plan
+from fusebound.target import get
+
+
+def made(g) -> Plan:
+    return plan(g, target=get("cpu-avx512"), expected_calls=10**6)
+
+
+def test_a_fused_pair_passes_and_says_so() -> None:
+    w = made(chain()).why("add", "tanh")
+    assert w.fused and bool(w) and w.codes == () and w.counterfactual == ""
+    assert w.group == ("add", "mul", "tanh") and w.saved_bytes > 0
+    assert (w.dependence.gate, w.precision.gate, w.resources.gate, w.gain.gate) == (
+        "dependence", "precision", "resources", "gain",
+    )  # fmt: skip
+
+
+def test_the_order_of_the_names_does_not_matter() -> None:
+    p = made(chain())
+    assert p.why("add", "tanh") == p.why("tanh", "add")
+
+
+def test_a_cut_pair_names_the_obstacle_and_the_way_out() -> None:
+    w = made(triangle()).why("exp", "add")
+    assert w.fused is False and not w and w.codes == ("F101",)
+    assert w.counterfactual == "fuse sort (model.py:2) as well"
+    assert w.saved_bytes > 0, "what is at stake is said although it is refused"
+
+
+def test_operators_that_are_no_neighbours() -> None:
+    s = Sketch()
+    x, y = s.input("x", 4096, 64), s.input("y", 4096, 64)
+    a = s.op("abs", "abs", s.op("exp", "exp", x))
+    b = s.op("tanh", "tanh", s.op("neg", "neg", y))
+    w = made(s.done(a, b)).why("exp", "tanh")
+    assert w.codes[0] == "F107" and w.group == ("exp", "abs", "neg", "tanh")
+
+
+def test_groups_are_judged_as_the_plan_has_them() -> None:
+    s = Sketch()
+    x = s.input("x", 4096, 64)
+    e = s.op("exp", "exp", x)
+    n = s.op("neg", "neg", e)
+    o = s.opaque("sort", n)
+    w = made(s.done(s.op("add", "add", o, n))).why("exp", "add")
+    assert w.group == ("exp", "neg", "add") and w.codes == ("F101",)
+
+
+def test_names_are_checked() -> None:
+    p = made(chain())
+    with pytest.raises(UsageError, match="tahn"):
+        p.why("add", "tahn")
+    with pytest.raises(UsageError, match="one operator"):
+        p.why("add", "add")
