@@ -202,8 +202,12 @@ class _Walk:
 
     def _expand(self, n: Node, at: Index, ranges: Ranges) -> None:
         spec = OPS[n.op]
-        if spec.cls == "reduce" and (n.id, at) not in self.reductions:
-            self.reductions[n.id, at] = self._reduce(n, at, ranges)
+        if spec.cls == "reduce":
+            if (n.id, at) not in self.reductions:
+                self.reductions[n.id, at] = self._reduce(n, at, ranges)
+            # The whole row is reduced, whatever part of it the result is needed on.
+            row = self._reduced_vars((n.id, at), self.reductions[n.id, at])
+            ranges = tuple(r for r in ranges if r[0] not in row)
         resolver = self._resolver()
         for use in resolver.uses(n, at, ranges):
             if use.operand is not None:
@@ -219,9 +223,9 @@ class _Walk:
         new ones."""
         axes = n.attr("axes")
         assert isinstance(axes, tuple)
-        for index in self._relatives(n.inputs[0]):
-            if self._row_of(index, axes, at, self._shape(n.inputs[0])):
-                return index
+        for place in self._relatives(n.inputs[0]):
+            if self._row_of(place, axes, at, self._shape(n.inputs[0])):
+                return place
         kept = iter(at)
         taken = {v for e in at for v in e.vars}
         index: list[Affine] = []
@@ -350,9 +354,9 @@ class _Walk:
         self, inputs: tuple[str, ...], outputs: tuple[str, ...], order: list[Node], stores: tuple[Store, ...]
     ) -> Space:
         reduced = frozenset(v for key, index in self.reductions.items() for v in self._reduced_vars(key, index))
-        self._check_nesting(reduced)
         used = {v for s in self.sites.values() for at, _ in s for e in at for v in e.vars}
         outer = {v for v in used if v not in reduced}
+        self._check_nesting(reduced, outer)
         self._check_stores(stores, reduced, outer)
         depth = self._depths(order)
         stages = 1 + max((depth[n.out] for n in order), default=0)
@@ -374,13 +378,23 @@ class _Walk:
         assert isinstance(axes, tuple)
         return frozenset(v for k, e in enumerate(index) if k in axes for v in e.vars)
 
-    def _check_nesting(self, reduced: frozenset[int]) -> None:
-        for (node, at), _ in self.reductions.items():
+    def _check_nesting(self, reduced: frozenset[int], outer: set[int]) -> None:
+        """Reductions share one row, which each of them reduces whole, once per outer point."""
+        for key, index in self.reductions.items():
+            node, at = key
+            label = self._label(self.g.node[node])
             if any(e.vars & reduced for e in at):
-                n = self.g.node[node]
                 raise Unresolved(
-                    "F503", f"{self._label(n)} keeps an axis that another reduction of the group removes", node
+                    "F503", f"{label} keeps an axis that another reduction of the group removes", node
                 )  # fmt: skip
+            if self._reduced_vars(key, index) != reduced:
+                raise Unresolved("F503", f"{label} reduces other axes than the rest of the group", node)
+            for place, ranges in self.sites[self.g.node[node].out]:
+                mine = {v for e in at for v in e.vars} | {v for v, lo, hi in ranges if hi - lo == 1}
+                if place == at and outer - mine:
+                    raise Unresolved(
+                        "F501", f"{label} would be computed once per repetition of its broadcast", node
+                    )  # fmt: skip
 
     def _check_stores(self, stores: tuple[Store, ...], reduced: frozenset[int], outer: set[int]) -> None:
         for s in stores:
@@ -389,7 +403,7 @@ class _Walk:
             missing = outer - mine
             if missing:
                 raise Unresolved("F501", f"{self._label(n)} would be computed once per repetition of its broadcast", n.id)
-            part = mine & reduced
+            part = frozenset(mine & reduced)
             if part and part != reduced:
                 raise Unresolved("F503", f"{self._label(n)} keeps part of the axes that the group reduces", n.id)
 

@@ -9,9 +9,10 @@ from fusebound.analysis.space import Space
 from fusebound.codegen import tile
 from fusebound.codegen.loops import Access, Loops, choose
 from fusebound.codegen.loops import tile as tile_shape
+from fusebound.codegen.regions import Region, regions
 from fusebound.codegen.rounding import kept_roundings
 from fusebound.codegen.scratch import kept_sites
-from fusebound.codegen.sites import Needed, Site, Walker, segments
+from fusebound.codegen.sites import Needed, Site, Walker
 from fusebound.ir.graph import Graph, Node
 from fusebound.ir.maps import Affine, Index
 from fusebound.ir.ops import OPS
@@ -48,13 +49,14 @@ class _Lowering:
         self.out_slot = {p.value: i for i, p in enumerate(self.params) if p.written}
         self.count = 0
         self.accumulators = 0
-        self.scopes: list[dict[Site, int]] = [{}]
+        self.scopes: list[dict[int, int]] = [{}]
+        self.regions = regions(g, inside, space)
+        self.region = self.regions[0]
         self.vectors: set[int] = set()
 
     def run(self) -> tile.Kernel:
-        outer = [v for v in range(len(self.space.dims)) if v not in self.space.reduced]
         self.loops = self._loops()
-        nests = [n for seg in segments(self.space, outer) if (n := self._nest(seg)) is not None]
+        nests = [self._nest(region) for region in self.regions]
         scratch = tuple(tile.Scratch(i, *self.scratch_of(i)) for i in range(len(self.kept)))
         return tile.Kernel(
             self.name, tuple(self.params), scratch, tuple(nests), self.lanes, self.loops.vector, frozenset(self.vectors)
@@ -62,29 +64,24 @@ class _Lowering:
 
     # which loops
 
-    def _all_segments(self) -> list[dict[int, tuple[int, int]]]:
-        return segments(self.space, range(len(self.space.dims)))
-
     def _loops(self) -> Loops:
         accesses: dict[Access, None] = {}
         others: dict[Affine, None] = {}
-        passes: list[dict[Site, Needed]] = [{} for _ in range(self.space.stages)]
-        walkers: list[Walker] = []
-        for seg in self._all_segments():
-            w = Walker(self.g, self.inside, self.space, seg)
-            walkers.append(w)
-            for s in self.space.stores:
-                if w.admits(s.ranges):
+        passes: list[tuple[Walker, list[dict[Site, Needed]]]] = []
+        for region in self.regions:
+            self.region = region
+            for w in region.walkers:
+                for s, _ in w.stores():
                     accesses[Access(self._store_offset(s.value, s.index), self._size(s.value), True)] = None
-            for i in range(self.space.stages):
-                for needed in w.order(self._targets(w, i)):
-                    passes[i][needed.site] = needed
-                    self._note_access(w, needed.site, accesses, others)
+                needed = [{n.site: n for n in w.order(self._targets(w, i))} for i in range(self.space.stages)]
+                for site in (site for table in needed for site in table):
+                    self._note_access(w, site, accesses, others)
+                passes.append((w, needed))
         loops = choose(self.space, accesses, others, self.lanes)
         row = frozenset(loops.inner)
         kept = [
-            s for s in kept_sites(walkers, passes, self.space, self._depends, loops.vector)
-            if all(row <= w.deps[s] for w in walkers if s in w.deps)
+            s for s in kept_sites(passes, self.space, self._depends, loops.vector)
+            if all(row <= w.deps[s] for w, _ in passes if s in w.deps)
         ]  # fmt: skip
         self.kept = {s: i for i, s in enumerate(kept)}
         return loops
@@ -126,20 +123,17 @@ class _Lowering:
 
     # what each pass computes
 
-    def _reductions(self, w: Walker, depth: int) -> list[Needed]:
-        """Reductions that pass number `depth` accumulates."""
-        found = [k for k in self.space.reductions if self.space.depth[self.g.node[k[0]].out] == depth + 1]
-        return [Needed(Site("node", node, at), ()) for node, at in found]
+    def _reductions(self, depth: int) -> list[Needed]:
+        """Reductions of the region that pass number `depth` accumulates."""
+        depths = self.space.depth
+        return [r for r in self.region.reductions if depths[self.g.node[r.site.id].out] == depth + 1]
 
     def _stores(self, w: Walker, depth: int) -> list[tuple[Needed, int, Index]]:
-        out: list[tuple[Needed, int, Index]] = []
-        for s in self.space.stores:
-            if self.space.depth[s.value] == depth and w.admits(s.ranges):
-                out.append((w.source(s.value, s.index, s.ranges), self.out_slot[s.value], s.index))
-        return out
+        found = [(s, needed) for s, needed in w.stores() if self.space.depth[s.value] == depth]
+        return [(needed, self.out_slot[s.value], s.index) for s, needed in found]
 
     def _targets(self, w: Walker, depth: int) -> list[Needed]:
-        return [w.reduced(r) for r in self._reductions(w, depth)] + [s for s, _, _ in self._stores(w, depth)]
+        return [w.reduced(r) for r in self._reductions(depth)] + [s for s, _, _ in self._stores(w, depth)]
 
     def _depends(self, w: Walker, needed: Needed) -> frozenset[int]:
         """The loop variables on which a site's value depends."""
@@ -170,39 +164,36 @@ class _Lowering:
 
     # nests
 
-    def _nest(self, segment: dict[int, tuple[int, int]]) -> tile.Nest | None:
-        ranges = self.loops.ranges(segment)
-        inner = segments(self.space, sorted(self.space.reduced))
-        walkers = [Walker(self.g, self.inside, self.space, {**segment, **part}) for part in inner]
-        if not any(self._targets(w, i) for w in walkers for i in range(self.space.stages)):
-            return None
+    def _nest(self, region: Region) -> tile.Nest:
+        self.region = region
+        ranges = self.loops.ranges(region.segment)
         blocks = tile_shape(self.loops, ranges, self.lanes)
         axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in blocks)
         self.scopes = [{}]
         fixed = frozenset(v for v, b in blocks if b == 1)
         looped = [v for v in self.loops.outer if v not in fixed]
         body: list[tile.Stmt] = []
-        self._level(body, walkers, inner, looped, fixed, ranges, {v for v, b in blocks if b > 1})
+        self._level(body, looped, fixed, ranges, {v for v, b in blocks if b > 1})
         return tile.Nest(axes, tuple(body))
 
     def _level(
-        self, body: list[tile.Stmt], walkers: list[Walker], inner: list[dict[int, tuple[int, int]]],
-        looped: list[int], bound: frozenset[int], ranges: Mapping[int, tuple[int, int]], blocked: set[int],
+        self, body: list[tile.Stmt], looped: list[int], bound: frozenset[int],
+        ranges: Mapping[int, tuple[int, int]], blocked: set[int],
     ) -> None:  # fmt: skip
         """Hoist what the bound variables determine, then open the next outer loop or run the passes."""
         if not looped:
-            self._passes(body, walkers, inner, bound, ranges)
+            self._passes(body, bound, ranges)
             return
-        self._hoist(body, walkers, 0, bound)
+        self._hoist(body, 0, bound)
         v = looped[0]
         inside: list[tile.Stmt] = []
         self.scopes.append({})
-        self._level(inside, walkers, inner, looped[1:], bound | {v}, ranges, blocked)
+        self._level(inside, looped[1:], bound | {v}, ranges, blocked)
         self.scopes.pop()
         body.append(tile.Loop(v, *ranges[v], v == self.loops.vector, v in blocked, tuple(inside)))
 
-    def _hoist(self, body: list[tile.Stmt], walkers: list[Walker], depth: int, bound: frozenset[int]) -> None:
-        for w in walkers:
+    def _hoist(self, body: list[tile.Stmt], depth: int, bound: frozenset[int]) -> None:
+        for w in self.region.walkers:
             for needed in w.order(self._targets(w, depth)):
                 if self._bound_deps(w, needed) <= bound and self._ready(w, needed):
                     self._site(body, w, needed)
@@ -212,46 +203,45 @@ class _Lowering:
         return site.kind != "node" or OPS[w.node(site).op].cls != "reduce"
 
     def _passes(
-        self, body: list[tile.Stmt], walkers: list[Walker], inner: list[dict[int, tuple[int, int]]],
-        bound: frozenset[int], ranges: Mapping[int, tuple[int, int]],
-    ) -> None:  # fmt: skip
-        kept: set[Site] = set()
+        self, body: list[tile.Stmt], bound: frozenset[int], ranges: Mapping[int, tuple[int, int]]
+    ) -> None:
+        walkers, parts = self.region.walkers, self.region.parts
+        kept: list[set[Site]] = [set() for _ in walkers]
         for depth in range(self.space.stages):
-            self._hoist(body, walkers, depth, bound)
-            self._row_stores(body, walkers[0], depth, bound)
-            reductions = self._reductions(walkers[0], depth)
-            accs = {r.site: self._accumulator(r) for r in reductions}
+            self._hoist(body, depth, bound)
+            self._row_stores(body, depth, bound)
+            accs = {r: self._accumulator(r) for r in self._reductions(depth)}
             inside: list[tile.Stmt] = []
-            for w, part in zip(walkers, inner, strict=True):
-                inner_ranges = {
-                    **ranges,
-                    **{k: v for k, v in self.loops.ranges(part).items() if k in self.loops.inner},
-                }
+            for w, part, held in zip(walkers, parts, kept, strict=True):
+                rows = {k: v for k, v in self.loops.ranges(part).items() if k in self.loops.inner}
                 self.scopes.append({})
-                self._row(inside, w, depth, list(self.loops.inner), bound, inner_ranges, accs, kept)
+                self._row(inside, w, depth, list(self.loops.inner), bound, {**ranges, **rows}, accs, held)
                 self.scopes.pop()
-            kept |= {
-                s for w in walkers for n in w.order(self._targets(w, depth)) if (s := n.site) in self.kept
-            }
+                held |= {s for n in w.order(self._targets(w, depth)) if (s := n.site) in self.kept}
             if inside:
                 body.append(tile.Pass(tuple(accs.values()), tuple(inside)))
-            for site, acc in accs.items():
-                body.append(
-                    tile.Finish(self._new(site, walkers[0], Needed(site, ())), acc.id, self._note(site))
-                )
+            for r, acc in accs.items():
+                body.append(tile.Finish(self._new(walkers[0], r), acc.id, self._note(r.site)))
 
-    def _row_stores(self, body: list[tile.Stmt], w: Walker, depth: int, bound: frozenset[int]) -> None:
+    def _row_stores(self, body: list[tile.Stmt], depth: int, bound: frozenset[int]) -> None:
         """Stores of values that the reduced axes do not index: once per row."""
-        for needed, slot, index in self._stores(w, depth):
-            offset = self.loops.keep(self._store_offset(self.params[slot].value, index))
-            if offset.vars <= bound:
-                body.append(
-                    tile.Store(slot, offset, self._site(body, w, needed), self._streams(slot, offset))
-                )
+        done: set[tuple[int, Affine]] = set()
+        for w in self.region.walkers:
+            for needed, slot, index in self._stores(w, depth):
+                offset = self.loops.keep(self._store_offset(self.params[slot].value, index))
+                if self._in_row(w, needed, offset) or (slot, offset) in done:
+                    continue
+                done.add((slot, offset))
+                src = self._site(body, w, needed)
+                body.append(tile.Store(slot, offset, src, self._streams(slot, offset)))
+
+    def _in_row(self, w: Walker, needed: Needed, offset: Affine) -> bool:
+        """Whether a store belongs inside the loops over the reduced axes."""
+        return not (offset.vars | self._bound_deps(w, needed)).isdisjoint(self.loops.inner)
 
     def _row(
         self, body: list[tile.Stmt], w: Walker, depth: int, looped: list[int], bound: frozenset[int],
-        ranges: Mapping[int, tuple[int, int]], accs: Mapping[Site, tile.Accumulator], kept: set[Site],
+        ranges: Mapping[int, tuple[int, int]], accs: Mapping[Needed, tile.Accumulator], kept: set[Site],
     ) -> None:  # fmt: skip
         if looped:
             v = looped[0]
@@ -263,12 +253,13 @@ class _Lowering:
             if any(isinstance(s, (tile.Store, tile.Accumulate, tile.Loop)) for s in inside):
                 body.append(tile.Loop(v, *ranges[v], v == self.loops.vector, False, tuple(inside)))
             return
-        for site, acc in accs.items():
-            src = self._site(body, w, w.reduced(Needed(site, ())), kept)
-            body.append(tile.Accumulate(acc.id, src, self.loops.keep(self._where(w.node(site), site.at))))
+        for r, acc in accs.items():
+            src = self._site(body, w, w.reduced(r), kept)
+            where = self.loops.keep(self._where(w.node(r.site), r.site.at))
+            body.append(tile.Accumulate(acc.id, src, where))
         for needed, slot, index in self._stores(w, depth):
             offset = self.loops.keep(self._store_offset(self.params[slot].value, index))
-            if offset.vars & frozenset(self.loops.inner):
+            if self._in_row(w, needed, offset):
                 src = self._site(body, w, needed, kept)
                 body.append(tile.Store(slot, offset, src, self._streams(slot, offset)))
 
@@ -281,24 +272,24 @@ class _Lowering:
 
     def _site(self, body: list[tile.Stmt], w: Walker, needed: Needed, kept: Collection[Site] = ()) -> int:
         """The number of a site's result, emitting what is missing in the innermost scope."""
-        site = needed.site
+        site, form = needed.site, w.form(needed)
         for scope in reversed(self.scopes):
-            if site in scope:
-                return scope[site]
+            if form in scope:
+                return scope[form]
         if site in kept:
-            dst = self._new(site, w, needed)
+            dst = self._new(w, needed)
             body.append(tile.Recall(dst, self.kept[site], self._scratch_offset(), self._dtype(w, site)))
             return dst
         args = tuple(self._site(body, w, o, kept) for o in w.operands(needed))
-        dst = self._new(site, w, needed)
+        dst = self._new(w, needed)
         body.append(self._statement(w, site, args, dst))
         if site in self.kept:
             body.append(tile.Keep(self.kept[site], self._scratch_offset(), dst))
         return dst
 
-    def _new(self, site: Site, w: Walker, needed: Needed) -> int:
+    def _new(self, w: Walker, needed: Needed) -> int:
         self.count += 1
-        self.scopes[-1][site] = self.count
+        self.scopes[-1][w.form(needed)] = self.count
         if self.loops.vector in self._bound_deps(w, needed):
             self.vectors.add(self.count)
         return self.count

@@ -20,24 +20,25 @@ ROW_BYTES = 1 << 17
 
 
 def kept_sites(
-    walkers: Sequence[Walker],
-    passes: Sequence[dict[Site, Needed]],
+    passes: Sequence[tuple[Walker, Sequence[dict[Site, Needed]]]],
     space: Space,
     depends: Callable[[Walker, Needed], frozenset[int]],
     vector: int,
 ) -> dict[Site, int]:
     """Sites kept in scratch, numbered. A site is kept when two passes need it and it is dear to recompute.
 
-    `vector` is the variable of the vector loop.
+    `passes` lists what each pass needs, for the walker of every part of the space; `vector` is the variable
+    of the vector loop.
     """
     row = prod(space.dims[v] for v in space.reduced)
-    if len(passes) < 2 or row * 4 > ROW_BYTES:
+    if space.stages < 2 or row * 4 > ROW_BYTES:
         return {}
     kept: dict[Site, int] = {}
-    for later in range(1, len(passes)):
-        earlier = {s for p in passes[:later] for s in p}
-        for w in walkers:
-            _visit(w, passes[later], earlier, kept, _Prices(w, space, depends, vector))
+    for w, tables in passes:
+        prices = _Prices(w, space, depends, vector)
+        for later in range(1, len(tables)):
+            earlier = {s for table in tables[:later] for s in table}
+            _visit(w, tables[later], earlier, kept, prices)
     used = len(kept) * row * 4
     return kept if used <= ROW_BYTES else {}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fusebound.analysis.resolve import Ranges, Resolver, Use
-from fusebound.analysis.space import Space
+from fusebound.analysis.space import Space, Store
 from fusebound.ir.graph import Graph, Node
 from fusebound.ir.maps import Affine, Index, linear
 from fusebound.ir.ops import OPS
@@ -33,12 +33,15 @@ class Needed:
 class Walker:
     """Expands sites within one segment of the space, so that piecewise operators have one piece.
 
-    `deps` is the lowering's table of the variables on which each site depends, filled as it asks.
+    `deps` is the lowering's table of the variables on which each site depends, filled as it asks. `forms`
+    numbers the distinct evaluations of all walkers of a kernel: a site may read other operands in another
+    segment.
     """
 
     def __init__(
-        self, g: Graph, inside: frozenset[str], space: Space, segment: Mapping[int, tuple[int, int]]
-    ) -> None:
+        self, g: Graph, inside: frozenset[str], space: Space, segment: Mapping[int, tuple[int, int]],
+        forms: dict[tuple[Site, tuple[int, ...]], int],
+    ) -> None:  # fmt: skip
         self.g = g
         self.inside = inside
         self.space = space
@@ -46,6 +49,8 @@ class Walker:
         self._resolver = Resolver(g, space.dims, space.reductions)
         self.deps: dict[Site, frozenset[int]] = {}
         self._operands: dict[Needed, tuple[Needed, ...]] = {}
+        self._forms = forms
+        self._form: dict[Site, int] = {}
 
     def node(self, site: Site) -> Node:
         return self.g.node[site.id]
@@ -77,6 +82,19 @@ class Walker:
         if found is None:
             found = self._operands[needed] = tuple(self._expand(needed))
         return found
+
+    def form(self, needed: Needed) -> int:
+        """A number that two evaluations share when they compute the same from the same."""
+        found = self._form.get(needed.site)
+        if found is None:
+            key = needed.site, tuple(self.form(o) for o in self.operands(needed))
+            found = self._form[needed.site] = self._forms.setdefault(key, len(self._forms))
+        return found
+
+    def stores(self) -> list[tuple[Store, Needed]]:
+        """What this segment stores, each with the site of its value."""
+        found = [s for s in self.space.stores if self.admits(s.ranges)]
+        return [(s, self.source(s.value, s.index, s.ranges)) for s in found]
 
     def reduced(self, needed: Needed) -> Needed:
         """The site that a reduction accumulates."""
