@@ -204,7 +204,24 @@ class _Function(torch.nn.Module):
         super().__init__()
         for name, m in modules.items():
             self.add_module(name, m)
-        self.forward = fn
+        self.forward = fn if _has_signature(fn) else _variadic(fn)
+
+
+def _has_signature(fn: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(fn)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _variadic(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A Python function around a builtin, whose signature the tracer cannot read."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return call
 
 
 def wrap(fn: Callable[..., Any]) -> torch.nn.Module:

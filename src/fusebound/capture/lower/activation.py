@@ -34,7 +34,7 @@ def hardtanh(c: Ctx, x: T, lo: Number = -1, hi: Number = 1) -> T:
 
 @lowering("aten.threshold.default")
 def threshold(c: Ctx, x: T, bound: Number, value: Number) -> T:
-    return c.where(x <= bound, value, x)
+    return c.where(c.wide(x) <= bound, value, x)
 
 
 @lowering("aten.gelu.default")
@@ -113,7 +113,7 @@ def log_sigmoid(c: Ctx, x: T) -> T:
 @lowering("aten.softshrink.default")
 @_activation
 def softshrink(c: Ctx, x: T, lambd: Number = 0.5) -> T:
-    inside = c.where(x < -lambd, x + lambd, x * 0.0)
+    inside = c.where(x < -lambd, x + lambd, c.where(c("isnan", x), x, 0))
     return c.where(x > lambd, x - lambd, inside)
 
 
@@ -132,7 +132,6 @@ def glu(c: Ctx, x: T, dim: int = -1) -> T:
 
 
 @lowering("aten.logit.default")
-@_activation
 def logit(c: Ctx, x: T, eps: float | None = None) -> T:
     if eps is not None:
         x = c.clamp(x, eps, 1 - eps)

@@ -20,11 +20,13 @@ def reduced(c: Ctx, term: T, reduction: int) -> T:
     return c.cast(total, term.dtype)
 
 
-def _difference(c: Ctx, a: T, b: T) -> T:
+def _difference(c: Ctx, a: T, b: T, *wide: torch.dtype) -> T:
+    """`a - b` in their common type; in float32 for the half-precision types that are named."""
     dtype = common(a, b)
     if not dtype.is_floating_point:
         raise Unlowered("a loss of a type that is not real", "F604")
-    return c.wide(c.cast(a, dtype)) - c.wide(c.cast(b, dtype))
+    a, b = c.cast(a, dtype), c.cast(b, dtype)
+    return c.wide(a) - c.wide(b) if dtype in wide else a - b
 
 
 def _finish(c: Ctx, wide: T, reduction: int) -> T:
@@ -44,7 +46,7 @@ def l1_loss(c: Ctx, x: T, target: T, reduction: int = _MEAN) -> T:
 
 @lowering("aten.smooth_l1_loss.default")
 def smooth_l1_loss(c: Ctx, x: T, target: T, reduction: int = _MEAN, beta: float = 1.0) -> T:
-    z = c("abs", _difference(c, x, target))
+    z = c("abs", _difference(c, x, target, torch.bfloat16))
     if beta == 0:
         return _finish(c, z, reduction)
     return _finish(c, c.where(z < beta, z * 0.5 * z / beta, z - 0.5 * beta), reduction)
@@ -52,7 +54,7 @@ def smooth_l1_loss(c: Ctx, x: T, target: T, reduction: int = _MEAN, beta: float 
 
 @lowering("aten.huber_loss.default")
 def huber_loss(c: Ctx, x: T, target: T, reduction: int = _MEAN, delta: float = 1.0) -> T:
-    z = c("abs", _difference(c, x, target))
+    z = c("abs", _difference(c, x, target, torch.float16))
     return _finish(c, c.where(z <= delta, z * 0.5 * z, (z - 0.5 * delta) * delta), reduction)
 
 
@@ -68,9 +70,8 @@ def kl_div(c: Ctx, x: T, target: T, reduction: int = _MEAN, *, log_target: bool 
 
 def xlogy(c: Ctx, x: T, y: T) -> T:
     """`x·log y`, 0 where x is 0 (unless y is NaN)."""
-    w, v = c.wide(x), c.wide(y)
-    out = c.where(c("eq", w, 0), 0, w * c("log", v))
-    return c.cast(c.where(c("isnan", v), float("nan"), out), x.dtype)
+    out = c.where(c("eq", x, 0), 0, x * c("log", y))
+    return c.where(c("isnan", y), float("nan"), out)
 
 
 @lowering("aten.xlogy.Tensor", "aten.special_xlogy.default")

@@ -27,20 +27,20 @@ def _probe(x: T | Number) -> torch.Tensor | Number:
     return torch.empty((1,) * min(x.rank, 1), dtype=x.dtype, device="meta") if isinstance(x, T) else x
 
 
-def coerce(c: Ctx, x: T | Number, dtype: torch.dtype) -> T | Number:
-    return c.cast(x, dtype) if isinstance(x, T) else x
-
-
 def arithmetic(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch.dtype | None = None) -> T:
-    """Promote both operands and apply `op`.
-
-    With a half-precision tensor and a number, eager keeps the number in float32 and rounds once: so does this.
-    """
+    """Promote both operands and apply `op` in the common type."""
     dtype = dtype or common(a, b)
-    if dtype in _HALF and not (isinstance(a, T) and isinstance(b, T)):
-        wide = c(op, *(coerce(c, coerce(c, x, dtype), torch.float32) for x in (a, b)))
-        return c.cast(wide, dtype) if wide.dtype == torch.float32 else wide
     return c(op, *(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype) for x in (a, b)))
+
+
+def with_wide_number(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch.dtype) -> T:
+    """For multiplication and division, eager keeps a number beside a half-precision tensor in float32.
+
+    Addition, remainders and powers round the number to the tensor's type first (`arithmetic`).
+    """
+    if dtype not in _HALF or isinstance(b, T) or not isinstance(a, T):
+        return arithmetic(c, op, a, b, dtype)
+    return c.cast(c(op, c.cast(c.cast(a, dtype), torch.float32), b), dtype)
 
 
 def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: Number) -> T:
@@ -52,9 +52,8 @@ def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: Number) -> T:
     if alpha == 1:
         return arithmetic(c, op, a, b)
     dtype = common(a, b)
-    wide = wide_type(dtype)
-    left, right = (c.cast(c.cast(x, dtype), wide) if isinstance(x, T) else c.const(x, wide) for x in (a, b))
-    return c.cast(c(op, left, right * alpha), dtype)
+    left, right, factor = (c.wide(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype)) for x in (a, b, alpha))
+    return c.cast(c(op, left, right * factor), dtype)
 
 
 @lowering("aten.add.Tensor", "aten.add.Scalar")
@@ -76,7 +75,7 @@ def rsub(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
 def mul(c: Ctx, a: T, b: T | Number) -> T:
     if common(a, b) == torch.bool:
         return c("and", a, b)
-    return arithmetic(c, "mul", a, b)
+    return with_wide_number(c, "mul", a, b, common(a, b))
 
 
 def _float_type(c: Ctx, a: T | Number, b: T | Number) -> torch.dtype:
@@ -86,19 +85,20 @@ def _float_type(c: Ctx, a: T | Number, b: T | Number) -> torch.dtype:
 
 @lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def div(c: Ctx, a: T, b: T | Number) -> T:
-    return arithmetic(c, "div", a, b, _float_type(c, a, b))
+    return with_wide_number(c, "div", a, b, _float_type(c, a, b))
 
 
 @lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def div_mode(c: Ctx, a: T, b: T | Number, rounding_mode: str | None = None) -> T:
     if rounding_mode is None:
         return div(c, a, b)
-    return arithmetic(c, {"floor": "floor_div", "trunc": "trunc_div"}[rounding_mode], a, b)
+    op = {"floor": "floor_div", "trunc": "trunc_div"}[rounding_mode]
+    return with_wide_number(c, op, a, b, common(a, b))
 
 
 @lowering("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(c: Ctx, a: T, b: T | Number) -> T:
-    return arithmetic(c, "floor_div", a, b)
+    return with_wide_number(c, "floor_div", a, b, common(a, b))
 
 
 def _binary(op: str) -> Callable[[Ctx, T | Number, T | Number], T]:
@@ -136,22 +136,8 @@ lowering("aten.fmax.default")(_skipping("maximum"))
 lowering("aten.fmin.default")(_skipping("minimum"))
 
 
-def _comparison(op: str) -> Callable[[Ctx, T, T | Number], T]:
-    def lower(c: Ctx, a: T, b: T | Number) -> T:
-        return arithmetic(c, op, a, _half_scalar(a, b))
-
-    return lower
-
-
-def _half_scalar(a: T, b: T | Number) -> T | Number:
-    """Comparisons round the number to the tensor's half-precision type first, as eager does."""
-    if isinstance(b, T) or a.dtype not in _HALF:
-        return b
-    return float(torch.tensor(b, dtype=a.dtype))
-
-
 for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
-    lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar")(_comparison(_op))
+    lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar")(_binary(_op))
 
 
 def _logical(op: str) -> Callable[[Ctx, T, T], T]:
@@ -259,8 +245,12 @@ def pow_scalar(c: Ctx, x: T, exponent: Number) -> T:
         return c.copy(x)
     if not dtype.is_floating_point and exponent not in (2, 3):
         raise Unlowered("an integer power other than 2 and 3")
-    w = c.wide(x)
-    return c.cast(_power(c, w, exponent), dtype)
+    if dtype == torch.float16:
+        # Eager has no shortcuts here: roots keep pow's signs and infinities, small powers are float32 inside.
+        if exponent in (0.5, -0.5):
+            return c("pow", x, exponent)
+        return c.cast(_power(c, c.wide(x), exponent), dtype) if exponent in (3, -2) else _power(c, x, exponent)
+    return _power(c, x, exponent)
 
 
 def _power(c: Ctx, x: T, exponent: Number) -> T:

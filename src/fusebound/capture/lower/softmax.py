@@ -23,14 +23,14 @@ def shifted(c: Ctx, w: T, dim: int) -> tuple[T, T, T]:
     return z, e, c.reduce("sum", e, (dim,), keep=True)
 
 
-@lowering("aten.softmax.int", "aten.special_softmax.int")
+@lowering("aten.softmax.int")
 def softmax(c: Ctx, x: T, dim: int, dtype: torch.dtype | None = None) -> T:
     x = _input(c, x, dtype)
     _, e, total = shifted(c, c.wide(x), axis(dim, x.rank))
     return c.cast(e / total, x.dtype)
 
 
-@lowering("aten.log_softmax.int", "aten.special_log_softmax.int")
+@lowering("aten.log_softmax.int")
 def log_softmax(c: Ctx, x: T, dim: int, dtype: torch.dtype | None = None) -> T:
     x = _input(c, x, dtype)
     z, _, total = shifted(c, c.wide(x), axis(dim, x.rank))
@@ -52,11 +52,6 @@ def raw_softmax(c: Ctx, x: T, dim: int, half_to_float: bool = False) -> T:
 def raw_log_softmax(c: Ctx, x: T, dim: int, half_to_float: bool = False) -> T:
     _checked(c, half_to_float)
     return log_softmax(c, x, dim)
-
-
-@lowering("aten.softmin.int")
-def softmin(c: Ctx, x: T, dim: int, dtype: torch.dtype | None = None) -> T:
-    return softmax(c, -x, dim, dtype)
 
 
 @lowering("aten.logsumexp.default", "aten.special_logsumexp.default")
