@@ -1,16 +1,16 @@
-"""Calls machine code: pointers and a flag word in, an exception out where the kernel raised a flag."""
+"""Calls machine code: tensors in, an exception out where the kernel raised a flag."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
 from fusebound.codegen.build import Kernel
 from fusebound.codegen.llvm import FLAG_INDEX
+from fusebound.runtime.trampoline import Native, native
 
 GRAIN = 1 << 15
 """Elements below which entering a parallel region costs more than it saves."""
@@ -26,51 +26,41 @@ def _mark_child() -> None:
 
 os.register_at_fork(after_in_child=_mark_child)
 
-Launch = Callable[[Sequence[int]], None]
+Launch = Callable[..., None]
+"""`launch(*tensors)`: runs a kernel on its parameters' memory."""
 
 
 def launcher(kernel: Kernel, elements: int, threads: int = 0) -> Launch:
-    """A function of the parameters' addresses that runs the kernel.
+    """A function of the parameters that runs the kernel.
 
     `threads` 0 follows `torch.get_num_threads()`. Raises IndexError for an index out of range and RuntimeError for
     an integer division by zero, as eager does.
     """
-    array = ctypes.c_int64 * (len(kernel.program.params) + 1)
-    call = ctypes.CFUNCTYPE(None, array, ctypes.c_int32)(kernel.address)
-    call.argtypes = [ctypes.POINTER(array), ctypes.c_int32]
-    count = _thread_count(threads) if elements >= GRAIN and kernel.tiles > 1 else _one
-    if not kernel.flags:
-
-        def run(addresses: Sequence[int]) -> None:
-            call(array(*addresses), count())
-
-        return run
-    local = threading.local()
-
-    def run_flagged(addresses: Sequence[int]) -> None:
-        try:
-            flag = local.flag
-        except AttributeError:
-            flag = local.flag = ctypes.c_int32(0)
-        call(array(*addresses, ctypes.addressof(flag)), count())
-        if flag.value:
-            code, flag.value = flag.value, 0
-            _raise(kernel, code)
-
-    return run_flagged
-
-
-def _one() -> int:
-    return 1
-
-
-def _thread_count(threads: int) -> Callable[[], int]:
+    params = len(kernel.program.params)
+    call = native(kernel.address, params, release=elements >= GRAIN) or _by_ctypes(kernel.address, params)
     asked = torch.get_num_threads
+    parallel = elements >= GRAIN and kernel.tiles > 1
 
-    def count() -> int:
-        return 1 if _forked else threads or asked()
+    def run(*tensors: torch.Tensor) -> None:
+        flag = call(*tensors, 1 if not parallel or _forked else threads or asked())
+        if flag:
+            _raise(kernel, flag)
 
-    return count
+    return run
+
+
+def _by_ctypes(entry: int, params: int) -> Native:
+    """The same call without the trampoline."""
+    array = ctypes.c_int64 * (params + 1)
+    call = ctypes.CFUNCTYPE(None, ctypes.POINTER(array), ctypes.c_int32)(entry)
+
+    def run(*given: torch.Tensor | int) -> int:
+        *tensors, threads = given
+        flag = ctypes.c_int32(0)
+        call(array(*(t.data_ptr() for t in tensors), ctypes.addressof(flag)), threads)  # pyright: ignore
+        return flag.value
+
+    return run
 
 
 def _raise(kernel: Kernel, code: int) -> None:

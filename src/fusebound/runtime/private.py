@@ -64,3 +64,12 @@ def state_check() -> Callable[[], bool] | None:
         return check if check() else None
     except (ImportError, TypeError, RuntimeError):
         return None
+
+
+def tensor_data_address() -> int | None:
+    """Address of a C function from a tensor object to its data pointer, as TorchInductor uses it."""
+    try:
+        from torch._C._dynamo.guards import _torchinductor_pyobject_tensor_data_ptr as address  # pyright: ignore
+    except ImportError:
+        return None
+    return address if isinstance(address, int) else None

@@ -39,7 +39,7 @@ def kernel_step(
         for i, strides in unsure:
             if env[i].stride() != strides:
                 env[i] = _restride(env[i], strides)
-        addresses = [env[i].data_ptr() for i in reads]
+        tensors = [env[i] for i in reads]
         for i, allocate, target in writes:
             if target >= 0:
                 env[i] = t = env[target]
@@ -47,12 +47,12 @@ def kernel_step(
                 env[i] = t = allocate()
                 if switches.poison:
                     _poison(t)
-            addresses.append(t.data_ptr())
+            tensors.append(t)
         if _profiling():
             with torch.profiler.record_function(kernel.name):
-                launch(addresses)
+                launch(*tensors)
         else:
-            launch(addresses)
+            launch(*tensors)
 
     return step
 
