@@ -154,11 +154,11 @@ def bandwidth(name: str, target: Target) -> float:
     return {"l2": target.l2_bandwidth, "l3": target.l3_bandwidth, "dram": target.dram_bandwidth}[name]
 
 
-def compile_us(nodes: Collection[str], target: Target, calls: int = 1) -> float:
-    """Time to generate and compile one kernel, as each of `calls` calls in every process that finds it
+def compile_us(primitives: int, target: Target, calls: int = 1) -> float:
+    """Time to generate and compile a kernel, as each of `calls` calls in every process that finds it
     cached.
     """
-    return target.compile_us * len(nodes) / (max(calls, 1) * CACHED_RUNS)
+    return target.compile_us * primitives / (max(calls, 1) * CACHED_RUNS)
 
 
 def is_composite(g: Graph, user: UserOp) -> bool:

@@ -60,7 +60,12 @@ class Evidence:
 
 
 def _number(x: Quantity) -> str:
-    return f"{x:.4g}" if isinstance(x, float) else str(x)
+    return figure(x) if isinstance(x, float) else str(x)
+
+
+def figure(x: float) -> str:
+    """Three or four significant digits, without an exponent for large numbers."""
+    return f"{x:.0f}" if abs(x) >= 1000 else f"{x:.3g}"
 
 
 @dataclass(frozen=True, slots=True)

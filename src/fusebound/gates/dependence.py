@@ -73,7 +73,7 @@ def _boundary(c: Candidate) -> Verdict | None:
         if code:
             text = f"{user.label} {_KIND_WHY.get(code, 'runs through the framework')}"
             nodes = tuple(n.id for n in c.graph.members[name])
-            evidence = (Evidence("class", user.kind, "=", "pointwise, reduce or move"),)
+            evidence = (Evidence("class", user.kind, "in", "pointwise, reduce, move, gather"),)
             return Verdict(
                 GATE, "fail", code, text, nodes, evidence, _KIND_FLIP.get(code, "none: it stays a boundary")
             )
@@ -85,13 +85,14 @@ def _cycle(c: Candidate) -> Verdict | None:
     if not path:
         return None
     names = " → ".join(dict.fromkeys(c.label(n) for n in path))
-    outside = [n for n in path if n not in c.nodes]
-    inner = ", ".join(dict.fromkeys(c.label(n) for n in outside))
-    text = f"one kernel would have to run before and after {inner}: {names}"
-    evidence = (
-        Evidence("operators outside on the path", len({c.graph.node[n].user for n in outside}), "=", 0),
-    )
-    return Verdict(GATE, "fail", "F101", text, tuple(path), evidence, f"fuse {inner} as well")
+    outside = list(dict.fromkeys(c.graph.node[n].user for n in path if n not in c.nodes))
+    text = f"one kernel would have to run before and after what lies between: {names}"
+    evidence = (Evidence.bound("operators outside on the path", len(outside), 0, ""),)
+    fixed = next((c.graph.user[u] for u in outside if boundary_code(c.graph, c.graph.user[u])), None)
+    flip = f"fuse {', '.join(outside)} as well"
+    if fixed is not None:
+        flip = f"none while {fixed.label} runs through the framework"
+    return Verdict(GATE, "fail", "F101", text, tuple(path), evidence, flip)
 
 
 def _hazard(c: Candidate) -> Verdict | None:

@@ -15,7 +15,7 @@ from fusebound.analysis.roofline import (
     eager_cost,
     kernel_cost,
 )
-from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, passed
+from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, figure, passed
 
 GATE = "gain"
 
@@ -74,7 +74,7 @@ def check(c: Candidate, facts: Facts) -> Verdict:
     gain = measure(c, facts) if c.b else _whole(c, facts)
     evidence = _evidence(c, facts, gain)
     if gain.delta > facts.threshold_us:
-        return passed(GATE, f"saves {gain.delta:.3g} µs per call", evidence)
+        return passed(GATE, f"saves {figure(gain.delta)} µs per call", evidence)
     return _refusal(c, facts, gain, evidence)
 
 
@@ -82,7 +82,7 @@ def _whole(c: Candidate, facts: Facts) -> Gain:
     t = facts.target
     before = [eager_cost(c.graph, u, t) for u in busy_users(c.graph, c.a)]
     after = kernel_cost(c.graph, c.a, t, c.space, c.traffic)
-    paid = compile_us(c.a, t, facts.expected_calls * facts.copies)
+    paid = compile_us(len(c.a), t, facts.expected_calls * facts.copies)
     return Gain(_sum(before), Cost(), after, 0.0, paid, True)
 
 
@@ -97,22 +97,24 @@ def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, .
     if gain.saved > facts.threshold_us:
         calls = floor(gain.compile * facts.expected_calls / max(gain.saved - facts.threshold_us, 1e-9)) + 1
         text = (
-            f"compiling a kernel for {names} costs {gain.compile:.3g} µs per call over "
+            f"compiling a kernel for {names} costs {figure(gain.compile)} µs per call over "
             f"{facts.expected_calls} expected calls (in each of {CACHED_RUNS} runs that find it cached) "
-            f"and saves {gain.saved:.3g} µs"
+            f"and saves {figure(gain.saved)} µs"
         )
         return Verdict(GATE, "fail", "F403", text, (), evidence, f"expect at least {calls} calls")
     if gain.saved + gain.overlap > facts.threshold_us:
         text = (
             f"{names} fill a part of {facts.target.name} each and run side by side on two streams; "
-            f"one kernel would lose {gain.overlap:.3g} µs of overlap and save "
-            f"{gain.saved + gain.overlap:.3g} µs"
+            f"one kernel would lose {figure(gain.overlap)} µs of overlap and save "
+            f"{figure(gain.saved + gain.overlap)} µs"
         )
         flip = "give each operator enough elements to fill the device"
         return Verdict(GATE, "fail", "F402", text, (), evidence, flip)
     short = facts.threshold_us - gain.delta
-    text = f"fusing {names} would cost {-gain.delta:.3g} µs per call"
-    return Verdict(GATE, "fail", "F401", text, (), evidence, f"a saving larger by {short:.3g} µs per call")
+    text = f"fusing {names} would cost {figure(-gain.delta)} µs per call"
+    return Verdict(
+        GATE, "fail", "F401", text, (), evidence, f"a saving larger by {figure(short)} µs per call"
+    )
 
 
 def _names(c: Candidate) -> str:
@@ -140,9 +142,8 @@ def _overlap(c: Candidate, facts: Facts, a: Cost, b: Cost) -> float:
 def _compile(c: Candidate, facts: Facts) -> float:
     """Compile time per expected call, beyond what the unmerged kernels would cost."""
     t = facts.target
-    calls = facts.expected_calls * facts.copies
-    paid = sum(compile_us(s, t, calls) for s in (c.a, c.b) if len(busy_users(c.graph, s)) > 1)
-    return compile_us(c.nodes, t, calls) - paid
+    paid = sum(len(s) for s in (c.a, c.b) if len(busy_users(c.graph, s)) > 1)
+    return compile_us(len(c.nodes) - paid, t, facts.expected_calls * facts.copies)
 
 
 def _evidence(c: Candidate, facts: Facts, gain: Gain) -> tuple[Evidence, ...]:

@@ -115,7 +115,7 @@ class Assembly:
             return False
         if policy_check(Candidate(g, nodes, frozenset(), acyclic=True), facts) is not None:
             return False
-        after = kernel_cost(g, nodes, t, space).total + compile_us(nodes, t, facts.expected_calls)
+        after = kernel_cost(g, nodes, t, space).total + compile_us(len(nodes), t, facts.expected_calls)
         return after < eager_cost(g, busy[0], t).total
 
     def _cuts(self, made: Sequence[Group], decisions: Sequence[Decision]) -> Iterator[Cut]:

@@ -41,6 +41,7 @@ class Search:
     groups: Contracted
     simulate: Simulate
     rules: Rules = NO_RULES
+    growing: bool = True
     decisions: list[Decision] = field(default_factory=list[Decision])
     refused: dict[tuple[int, int], tuple[int, int, Judgement]] = field(
         default_factory=dict[tuple[int, int], tuple[int, int, Judgement]]
@@ -48,29 +49,38 @@ class Search:
     never: dict[int, dict[int, Judgement]] = field(default_factory=dict[int, dict[int, Judgement]])
 
     def run(self) -> None:
-        """Merge until no candidate passes, then charge every finished group with its compile time."""
+        """Merge until no candidate passes, then charge every finished group with its compile time.
+
+        Where a group does not pay, its operators are tried once more with each merge charged on its own.
+        """
+        self._grow()
+        if self._charge():
+            self.growing = False
+            self._grow()
+
+    def _grow(self) -> None:
         for _ in range(ROUNDS):
             before = len(self.groups.users)
             self._pass(raw_edges(self.g, self.roles))
             self._pass(sibling_edges(self.g, self.roles))
             if len(self.groups.users) == before:
                 break
-        self._charge()
 
-    def _charge(self) -> None:
+    def _charge(self) -> bool:
         """Dissolve groups whose kernel saves less over the expected calls than it costs to compile."""
         merged = [i for i in self.groups.live() if len(self.groups.users[i]) > 1]
         keys = {i: structure(self.g, self.groups.nodes[i]) for i in merged}
         copies = Counter(keys.values())
-        kept: list[list[int]] = []
-        for i in merged:
-            facts = replace(self.facts, growing=False, copies=copies[keys[i]])
-            if self._pays(i, facts):
-                kept.append(self.groups.users[i])
-        if len(kept) < len(merged):
-            self.groups = Contracted(self.g)
-            for users in kept:
-                self.groups.merge(users)
+        kept = [i for i in merged if self._pays(i, replace(self.facts, copies=copies[keys[i]]))]
+        if len(kept) == len(merged):
+            return False
+        members = [self.groups.users[i] for i in kept]
+        self.groups = Contracted(self.g)
+        for users in members:
+            self.groups.merge(users)
+        self.refused.clear()
+        self.never.clear()
+        return True
 
     def _pays(self, group: int, facts: Facts) -> bool:
         c = Candidate(self.g, self.groups.nodes[group], frozenset(), acyclic=True)
@@ -100,7 +110,9 @@ class Search:
             return
         chosen = self._closure(a, b)
         candidate = self._candidate(a, b, chosen)
-        judgement = judge_simulated(candidate, replace(self.facts, growing=True), self.simulate, self.rules)
+        judgement = judge_simulated(
+            candidate, replace(self.facts, growing=self.growing), self.simulate, self.rules
+        )
         accepted = bool(judgement)
         count = sum(len(self.groups.users[i]) for i in chosen)
         self.decisions.append(Decision(len(self.decisions), e.a, e.b, accepted, judgement, count))

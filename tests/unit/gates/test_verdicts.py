@@ -197,5 +197,5 @@ def test_views_between_two_operators_belong_to_the_question() -> None:
 def test_evidence_reads_as_a_sentence() -> None:
     e = Evidence.bound("registers", 40, 32, "")
     assert str(e) == "registers: 40 ≤ 32" and e.margin == -8
-    assert str(Evidence("ΔT", 1.23456, unit="µs")) == "ΔT = 1.235 µs"
+    assert str(Evidence("ΔT", 1.23456, unit="µs")) == "ΔT = 1.23 µs"
     assert Evidence.bound("ΔT", 5, 0, "µs", ">").margin == 5

@@ -32,7 +32,7 @@ def test_the_order_of_the_names_does_not_matter() -> None:
 def test_a_cut_pair_names_the_obstacle_and_the_way_out() -> None:
     w = made(triangle()).why("exp", "add")
     assert w.fused is False and not w and w.codes == ("F101",)
-    assert w.counterfactual == "fuse sort (model.py:2) as well"
+    assert w.counterfactual == "none while sort (model.py:2) runs through the framework"
     assert w.saved_bytes > 0, "what is at stake is said although it is refused"
 
 
