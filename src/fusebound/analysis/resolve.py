@@ -221,7 +221,7 @@ class Resolver:
                     uses.append(Use(None, at, part, fill))
             left = self._within(at[d], lo, lo + shape[d], left, node) if shape[d] else None
             if left is None:
-                return uses
+                return [Use(None, at, ranges, fill)]
         uses.append(Use(0, tuple(e + -lo for e, lo in zip(at, lows, strict=True)), left))
         return uses
 
