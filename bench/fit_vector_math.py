@@ -164,6 +164,8 @@ def fits() -> list[Fit]:
         Fit("EXP2_WIDE", "(2^r - 1) / r in float64", two1st, lambda r: r / mp.exp(r * ln2),
             -MARGIN / 2, MARGIN / 2, 5, "double"),
         Fit("LOG", "(log(1 + f) - f) / f²", log2nd, over(2, lambda f: mp.log(1 + f)), low, high, 9),
+        Fit("LOG2", "(log2(1 + f) - f / ln 2) / f²", lambda f: log2nd(f) / ln2,
+            over(2, lambda f: mp.log(1 + f) / ln2), low, high, 9),
         Fit("LOG1P", "log(1 + f) / f in float64", log1st, lambda f: 1 / log1st(f), low, high, 10, "double"),
         Fit("LOG2_WIDE", "log2((1 + s) / (1 - s)) / s as a polynomial in s², in float64", log2,
             lambda z: 1 / log2(z), mp.mpf(0), split**2 * MARGIN, 5, "double"),

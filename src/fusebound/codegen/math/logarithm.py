@@ -28,8 +28,8 @@ def log(fn: Fn, x: Reg) -> Reg:
 def log2(fn: Fn, x: Reg) -> Reg:
     """Binary logarithm in float32, exact at powers of two."""
     k, f = _split(fn, x)
-    curve = fn.op("fmul", fn.op("fmul", f, f), poly(fn, f, C.LOG))
-    low = fn.fma(curve, fn.like(LOG2E_HIGH, f), fn.op("fmul", f, fn.like(LOG2E_LOW, f)))
+    square = fn.op("fmul", f, f)
+    low = fn.fma(square, poly(fn, f, C.LOG2), fn.op("fmul", f, fn.like(LOG2E_LOW, f)))
     return _special(fn, x, fn.op("fadd", fn.fma(f, fn.like(LOG2E_HIGH, f), low), k))
 
 
