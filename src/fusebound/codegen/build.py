@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fusebound.analysis.space import Refusal, unify
-from fusebound.codegen import cache, jit, llvm, lower, tile
+from fusebound.codegen import annotations, cache, jit, llvm, lower, tile
 from fusebound.codegen.assembly import Resources, resources
 from fusebound.errors import BuildError
 from fusebound.ir.graph import Graph
@@ -58,10 +58,12 @@ class Kernel:
         """The tile program as text."""
         return tile.show(self.program)
 
-    @property
+    @cached_property
     def asm(self) -> str:
-        """The assembly (generated on demand)."""
-        return self.compiled.asm
+        """The assembly, with the user's operators as comments (generated on demand)."""
+        fence = "sfence" in self.llvm
+        annotated = llvm.emit(self.program, fence=fence, isa=self.compiled.machine.isa, annotate=True)
+        return annotations.restore(jit.assembly(annotated, self.compiled.machine), self.program)
 
     @cached_property
     def resources(self) -> Resources:

@@ -31,7 +31,8 @@ class Fn:
     """Builds the body of one function.
 
     `parameters` are `(name, type)` pairs, or `(name, type, attributes)` ("noalias readonly"). `block` is
-    the label of the block that is being filled. `active` is the mask of the lanes that hold real elements
+    the label of the block that is being filled. `location` and `subprogram` are debug information (empty, or
+    ", !dbg !7" and " !dbg !3") that instructions and the function carry. `active` is the mask of the lanes that hold real elements
     (None: all), and `flags` points at an i32 that `flag` sets; the loop emitter maintains both. `isa` names
     the CPU features that the code may use ("avx512f", "avx2", …; empty: none beyond plain LLVM).
     """
@@ -52,6 +53,8 @@ class Fn:
         self.attributes = "nounwind"
         self.linkage = ""
         self.block = "entry"
+        self.location = ""
+        self.subprogram = ""
         self.active: Reg | None = None
         self.flags: Reg | None = None
         self._signature = ", ".join(f"{t} {a} %{n}" if a else f"{t} %{n}" for n, t, a in spec)
@@ -64,7 +67,7 @@ class Fn:
     def render(self) -> str:
         """The function's definition, without the declarations that it needs."""
         linkage = f"{self.linkage} " if self.linkage else ""
-        head = f"define {linkage}{self.result} @{self.name}({self._signature}) {self.attributes} {{"
+        head = f"define {linkage}{self.result} @{self.name}({self._signature}) {self.attributes}{self.subprogram} {{"
         return "\n".join([head, "entry:", *self._allocas, *self._lines, "}"])
 
     def comment(self, text: str) -> None:
@@ -73,12 +76,12 @@ class Fn:
 
     def raw(self, text: str) -> None:
         """One instruction without a result, verbatim."""
-        self._lines.append("  " + text)
+        self._lines.append(f"  {text}{self.location}")
 
     def emit(self, text: str, type: str) -> Reg:
         """One instruction with a result of `type`."""
         reg = self._fresh(type)
-        self._lines.append(f"  {reg.name} = {text}")
+        self._lines.append(f"  {reg.name} = {text}{self.location}")
         return reg
 
     def _fresh(self, type: str) -> Reg:

@@ -81,9 +81,14 @@ class Compiled:
     @cached_property
     def asm(self) -> str:
         """The assembly, generated again on demand."""
-        with _lock:
-            target = _target_machine(self.machine, self._opt)
-            return target.emit_assembly(_optimized(self.text, target))
+        return assembly(self.text, self.machine, self._opt)
+
+
+def assembly(text: str, machine: Machine | None = None, opt: int = 3) -> str:
+    """The assembly that `compile_module` would make of an LLVM module."""
+    with _lock:
+        target = _target_machine(machine or host(), opt)
+        return target.emit_assembly(_optimized(text, target))
 
 
 def compile_module(text: str, *, machine: Machine | None = None, opt: int = 3) -> Compiled:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusebound.codegen import math, reduction
+from fusebound.codegen.annotations import Annotations
 from fusebound.codegen.emit import Fn, Module, Reg
 from fusebound.codegen.llvm_types import elem, lanes, vec
 from fusebound.codegen.tile import (
@@ -21,15 +22,16 @@ HEAVY = 16
 """Statements above which a loop body is not unrolled: registers would run out."""
 
 
-def emit(k: Kernel, *, fence: bool, isa: frozenset[str] = frozenset()) -> str:
+def emit(k: Kernel, *, fence: bool, isa: frozenset[str] = frozenset(), annotate: bool = False) -> str:
     """LLVM assembly with `void @NAME(ptr args, i32 threads)` and `void @NAME.tiles(ptr args, i64 lo, i64 hi)`.
 
     `args` is an array of the parameters' addresses followed by the address of an i32 flag word. `fence` ends each
     thread's work with a store fence (needed after non-temporal stores). `isa` names the CPU features that the
-    vector mathematics may use beyond plain LLVM.
+    vector mathematics may use beyond plain LLVM. `annotate` adds line information that `annotations.restore` turns
+    into comments of the assembly.
     """
     m = Module(isa)
-    _Tiles(m, k, fence).run()
+    _Tiles(m, k, fence, Annotations(k) if annotate else None).run()
     _entry(m, k)
     return m.render()
 
@@ -69,8 +71,8 @@ class _Env:
 class _Tiles:
     """Emits the function that runs a range of tiles."""
 
-    def __init__(self, m: Module, k: Kernel, fence: bool) -> None:
-        self.k, self.fence = k, fence
+    def __init__(self, m: Module, k: Kernel, fence: bool, annotations: Annotations | None) -> None:
+        self.m, self.k, self.fence, self.annotations = m, k, fence, annotations
         self.fn = m.function(f"{k.name}.tiles", [("args", "ptr"), ("lo", "i64"), ("hi", "i64")])
         self.blocks: dict[int, tuple[Reg, Reg]] = {}
         self.accs: dict[int, tuple[Accumulator, list[tuple[Reg, ...]]]] = {}
@@ -79,6 +81,9 @@ class _Tiles:
 
     def run(self) -> None:
         fn = self.fn
+        if self.annotations:
+            fn.subprogram = self.annotations.subprogram
+            fn.location = self.annotations.location("")
         args, lo, hi = fn.parameters
         self.pointers = [fn.load("ptr", fn.gep(args, "ptr", i), align=8) for i in range(len(self.k.params))]
         fn.flags = fn.load("ptr", fn.gep(args, "ptr", len(self.k.params)), align=8)
@@ -93,6 +98,8 @@ class _Tiles:
         if self.fence:
             fn.call("llvm.x86.sse.sfence", "void")
         fn.ret()
+        if self.annotations:
+            self.m.text(self.annotations.metadata())
 
     def _nest(self, nest: Nest, tile: Reg) -> None:
         """Decode the tile's coordinates, then run its body."""
@@ -229,6 +236,8 @@ class _Tiles:
         if s.note != self.note:
             self.note = s.note
             fn.comment(s.note)
+            if self.annotations:
+                fn.location = self.annotations.location(s.note)
         args = [self._wide(env.regs[a], width) for a in s.args]
         if s.op == "cast":
             out = math.convert(fn, args[0], s.arg_dtypes[0], s.dtype, width)
