@@ -1,51 +1,126 @@
-"""The class of every framework operator that fusebound knows, and the code of the boundary that it makes."""
+"""The class of every framework operator that fusebound knows, and the code of the boundary that it makes.
+
+All operators that the framework tags `core` are here. Names are packets (`softmax` stands for all its overloads);
+where an operator's class depends on its arguments (`mse_loss` with or without a reduction) the strongest stands.
+"""
 
 from __future__ import annotations
 
-from fusebound.capture.lower.context import Unlowered
+from fusebound.capture.encode import words
+from fusebound.capture.lower.context import LOWERINGS, Unlowered
+from fusebound.capture.registry import CUSTOM
+from fusebound.ir.ops import OpClass
 
-CONTRACT = frozenset(
-    "mm bmm addmm baddbmm addbmm addmv mv dot vdot matmul linear einsum bilinear outer inner tensordot "
-    "convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _convolution "
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu "
-    "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
-    "_scaled_dot_product_cudnn_attention _scaled_dot_product_attention_math _flash_attention_forward "
-    "_efficient_attention_forward _native_multi_head_attention _transformer_encoder_layer_fwd "
-    "convolution_backward linear_backward lstm gru rnn_tanh rnn_relu _int_mm _scaled_mm _grouped_mm "
-    "_cdist_forward cdist cdist_forward _pdist_forward addr".split()
+POINTWISE = words("""
+__and__ __lshift__ __or__ __rshift__ __xor__ _prelu_kernel _to_copy abs acos acosh add addcdiv addcmul arange
+asin asinh atan atan2 atanh batch_norm _native_batch_norm_legit_no_training bitwise_and bitwise_left_shift
+bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min clone contiguous
+convert_element_type copy cos cosh div elu eq erf erfc exp exp2 expm1 eye fill fix floor floor_divide fmax fmin
+fmod frac full full_like ge gelu glu gt hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan le
+leaky_relu lerp log log10 log1p log2 log_sigmoid logical_and logical_not logical_or logical_xor logit lt
+masked_fill maximum minimum mish mul nan_to_num ne neg new_full new_ones new_zeros ones ones_like pow prelu
+reciprocal relu relu6 remainder round rsqrt rsub scalar_tensor selu sigmoid sign silu sin sinh softplus
+softshrink special_erf special_expit special_xlogy sqrt square sub tan tanh threshold to tril triu true_divide
+trunc type_as where xlogy zero zeros zeros_like
+""")
+REDUCE = words("""
+_log_softmax _native_batch_norm_legit _native_batch_norm_legit_functional _softmax all amax amin aminmax any
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d argmax argmin binary_cross_entropy_with_logits
+cosine_similarity count_nonzero group_norm huber_loss kl_div l1_loss layer_norm linalg_vector_norm log_softmax
+logsumexp max mean min mse_loss nansum native_group_norm native_layer_norm norm prod rms_norm smooth_l1_loss
+softmax special_logsumexp std std_mean sum var var_mean native_layer_norm_backward native_group_norm_backward
+_adaptive_avg_pool2d _adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d
+max_pool2d_with_indices max_pool3d_with_indices _embedding_bag
+""")
+MOVE = words("""
+_reshape_copy _unsafe_view alias alias_copy as_strided broadcast_to cat channel_shuffle chunk concat concatenate
+constant_pad_nd detach diagonal expand expand_as expand_copy flatten flip lift_fresh mT movedim narrow
+narrow_copy numpy_T pad permute permute_copy pixel_shuffle pixel_unshuffle positive reflection_pad1d
+reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad2d replication_pad3d reshape roll
+select select_copy select_scatter slice slice_copy slice_scatter split split_copy split_with_sizes
+split_with_sizes_copy squeeze squeeze_copy stack swapaxes t tensor_split tile transpose transpose_copy unbind
+unbind_copy unflatten unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_copy view view_as
+view_copy
+""")
+GATHER = words("""
+cross_entropy_loss embedding gather index index_select nll_loss nll_loss2d nll_loss2d_forward nll_loss_forward
+nll_loss_nd take_along_dim grid_sampler_2d upsample_bilinear2d upsample_nearest2d
+""")
+SCATTER = words("""
+_unsafe_index_put bincount col2im embedding_dense_backward histc index_add index_copy index_fill index_put
+index_reduce masked_scatter max_pool2d_with_indices_backward one_hot put scatter scatter_add scatter_reduce
+""")
+SCAN = words("_cummax_helper _cummin_helper cummax cummin cumprod cumsum logcumsumexp sort topk")
+CONTRACT = words("""
+_cdist_forward _convolution _efficient_attention_forward _flash_attention_forward _grouped_mm _int_mm
+_native_multi_head_attention _pdist_forward _scaled_dot_product_attention_math
+_scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention
+_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu _scaled_mm
+_transformer_encoder_layer_fwd addbmm addmm addmv addr baddbmm bilinear bmm cdist conv1d conv2d conv3d
+conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward dot einsum gru inner linear
+linear_backward lstm matmul mm mv outer rnn_relu rnn_tanh scaled_dot_product_attention tensordot vdot
+avg_pool2d_backward _adaptive_avg_pool2d_backward _fft_c2r _fft_r2c
+""")
+RANDOM = words("""
+alpha_dropout bernoulli cauchy dropout exponential feature_alpha_dropout feature_dropout geometric log_normal
+multinomial native_dropout normal normal_functional poisson rand rand_like randint randint_like randn randn_like
+randperm random rrelu rrelu_with_noise rrelu_with_noise_functional uniform
+""")
+SIZE = words("""
+_local_scalar_dense _unique2 item masked_select nonzero sym_numel sym_size sym_storage_offset sym_stride unique
+unique_consecutive unique_dim
+""")
+OPAQUE = words("empty empty_strided empty_like new_empty new_empty_strided")
+
+_TABLES: tuple[tuple[frozenset[str], OpClass], ...] = (
+    (POINTWISE, "pointwise"),
+    (REDUCE, "reduce"),
+    (MOVE, "move"),
+    (GATHER, "gather"),
+    (SCATTER, "scatter"),
+    (SCAN, "scan"),
+    (CONTRACT, "contract"),
+    (RANDOM, "random"),
+    (SIZE | OPAQUE, "opaque"),
 )
-SCAN = frozenset("cumsum cumprod cummax cummin logcumsumexp _cummax_helper _cummin_helper sort".split())
-RANDOM = frozenset(
-    "rand randn randint randperm rand_like randn_like randint_like native_dropout dropout bernoulli normal "
-    "uniform random multinomial poisson exponential geometric log_normal cauchy alpha_dropout feature_dropout "
-    "rrelu rrelu_with_noise rrelu_with_noise_functional feature_alpha_dropout normal_functional".split()
-)
-SCATTER = frozenset(
-    "index_put _unsafe_index_put index_add index_copy index_fill index_reduce scatter scatter_add scatter_reduce "
-    "masked_scatter put masked_fill_index embedding_dense_backward bincount histc one_hot".split()
-)
-SIZE = frozenset(
-    "nonzero masked_select unique _unique2 unique_dim unique_consecutive item _local_scalar_dense sym_size "
-    "sym_stride sym_numel sym_storage_offset".split()
-)
+_CODES: dict[OpClass, str] = {"contract": "F607", "scan": "F608", "random": "F606"}
 
 
-def boundary(target: str, reason: Unlowered) -> tuple[str, str]:
-    """(class, code) of an operator that stays with the framework."""
-    namespace, _, rest = target.partition(".")
-    packet = rest.split(".")[0].removesuffix("_")
+def packet(target: str) -> str:
+    """`aten.add_.Tensor` → `add`, `aten._foreach_add.List` → `add`."""
+    name = target.partition(".")[2].partition(".")[0].removeprefix("_foreach_")
+    return name.removesuffix("_") if not name.startswith("__") else name
+
+
+def classify(target: str) -> OpClass | None:
+    """The class of an operator, or None for one that fusebound does not know."""
+    if target in CUSTOM:
+        return CUSTOM[target].cls
+    name = packet(target)
+    return next((cls for table, cls in _TABLES if name in table), None)
+
+
+def boundary(target: str, reason: Unlowered) -> tuple[OpClass, str]:
+    """(class, code) of a use of an operator that stays with the framework.
+
+    An operator that has no primitives keeps the class only where that class says why (a contraction, a scan);
+    one whose class has primitives, but not for this operator or this use, is opaque.
+    """
+    namespace = target.partition(".")[0]
     if namespace == "higher_order":
         return "opaque", "F603"
     if namespace in ("operator", "torch", "math"):
         return "opaque", "F602"
-    if packet in CONTRACT:
-        return "contract", "F607"
-    if packet in SCAN:
-        return "scan", "F608"
-    if packet in RANDOM:
-        return "random", "F606"
-    if packet in SCATTER:
-        return "scatter", reason.code
-    if packet in SIZE:
+    if target in CUSTOM:
+        return CUSTOM[target].cls, reason.code
+    cls = classify(target) or "opaque"
+    if cls in _CODES:
+        return cls, _CODES[cls]
+    if packet(target) in SIZE:
         return "opaque", "F602"
-    return "opaque", reason.code
+    return (cls if cls == "scatter" else "opaque"), reason.code
+
+
+def is_known(target: str) -> bool:
+    """Whether the operator has a lowering or a class of its own."""
+    return target in LOWERINGS or classify(target) is not None

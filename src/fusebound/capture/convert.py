@@ -17,12 +17,13 @@ from fusebound.capture import replay
 from fusebound.capture.classes import boundary
 from fusebound.capture.encode import encode, refs, value_of
 from fusebound.capture.lower import LOWERINGS, Ctx, T, Unlowered
+from fusebound.capture.registry import CUSTOM
 from fusebound.capture.source import scope_of, source_of, written_as
 from fusebound.errors import CaptureError
 from fusebound.ir.builder import Builder
 from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.ir.graph import Attr, Graph, Mutation, Node, Ref, Token, UserOp, Value
-from fusebound.ir.ops import OPS
+from fusebound.ir.ops import OPS, OpClass
 
 _KINDS = {
     InputKind.PARAMETER: "param",
@@ -161,7 +162,8 @@ class _Converter:
             self._roll_back(start)
             kind, why = boundary(target, found)
             operands = tuple(dict.fromkeys(r for a in (*args, *(v for _, v in kwargs)) for r in refs(a)))
-            outs: list[str] = list(builder.opaque(target, operands, values, reason=str(found)))
+            maps = {"maps": CUSTOM[target].shown} if target in CUSTOM and CUSTOM[target].maps else {}
+            outs: list[str] = list(builder.opaque(target, operands, values, reason=str(found), **maps))
         else:
             if many and len(found) > 1:
                 used = self._used(node)
@@ -319,13 +321,14 @@ def _name(node: torch.fx.Node, target: str, written: torch.fx.Node | None) -> st
     return stem.strip("_")
 
 
-def kind_of(nodes: Iterable[Node]) -> str:
-    """The class of a composite: the strongest class among its primitives."""
-    classes = {OPS[n.op].cls for n in nodes if n.op != "const"}
-    for cls in ("gather", "reduce", "pointwise", "move"):
+def kind_of(nodes: Iterable[Node]) -> OpClass:
+    """The class of a composite: the strongest class among its primitives (an expanded constant is computed)."""
+    ops = [n.op for n in nodes]
+    classes = {OPS[op].cls for op in ops if op != "const"}
+    for cls in ("gather", "reduce", "pointwise"):
         if cls in classes:
             return cls
-    return "pointwise"
+    return "pointwise" if "const" in ops else "move"
 
 
 def _live(graph: torch.fx.Graph) -> set[torch.fx.Node]:

@@ -14,6 +14,11 @@ from fusebound.ir.graph import Attr, Ref, Sym, Token, Value
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
 
 
+def words(text: str) -> frozenset[str]:
+    """A table of names, written as text."""
+    return frozenset(text.split())
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """`torch.float32` → `float32`."""
     return str(dtype).removeprefix("torch.")

@@ -19,7 +19,7 @@ def _activation(formula: Callable[..., T]) -> Callable[..., T]:
 
 @lowering("aten.relu.default")
 def relu(c: Ctx, x: T) -> T:
-    return c("maximum", x, 0)
+    return c.clamp(x, 0, None)
 
 
 @lowering("aten.relu6.default")
@@ -107,7 +107,7 @@ def softplus(c: Ctx, x: T, beta: Number = 1, bound: Number = 20) -> T:
 @lowering("aten.log_sigmoid.default")
 @_activation
 def log_sigmoid(c: Ctx, x: T) -> T:
-    return c("minimum", x, 0) - c("log1p", c("exp", -c("abs", x)))
+    return c.clamp(x, None, 0) - c("log1p", c("exp", -c("abs", x)))
 
 
 @lowering("aten.softshrink.default")

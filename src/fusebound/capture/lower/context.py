@@ -218,10 +218,11 @@ class Ctx:
         return self("where", condition, a, b)
 
     def clamp(self, x: T, lo: Number | None, hi: Number | None) -> T:
-        """NaN passes through: `maximum` and `minimum` return it."""
+        """NaN passes through. Of zeros that differ in sign, `maximum` and `minimum` return their second operand:
+        with `x` there, clamping -0 at 0 gives -0, as in eager."""
         if lo is not None:
-            x = self("maximum", x, lo)
-        return x if hi is None else self("minimum", x, hi)
+            x = self("maximum", lo, x)
+        return x if hi is None else self("minimum", hi, x)
 
 
 def wide_type(dtype: torch.dtype) -> torch.dtype:

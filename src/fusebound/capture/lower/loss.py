@@ -88,7 +88,7 @@ def bce_with_logits(
 ) -> T:
     """`(1 - t)·x - f·log σ(x)` with `f = (w_pos - 1)·t + 1`; eager rounds log σ and each product."""
     log_sig = c.wide(x)
-    log_sig = c.cast(c("minimum", log_sig, 0) - c("log1p", c("exp", -c("abs", log_sig))), x.dtype)
+    log_sig = c.cast(c.clamp(log_sig, None, 0) - c("log1p", c("exp", -c("abs", log_sig))), x.dtype)
     rest = (1.0 - target) * x
     if pos_weight is None:
         term = rest - log_sig

@@ -206,5 +206,5 @@ def cosine_similarity(c: Ctx, a: T, b: T, dim: int = 1, eps: float = 1e-8) -> T:
     for x in (a, b):
         w = c.wide(x)
         norm = c.cast(c("sqrt", c.reduce("sum", w * w, (dim,), keep=True)), dtype)
-        unit.append(x / c("maximum", norm, eps))
+        unit.append(x / c.clamp(norm, eps, None))
     return c.cast(c.reduce("sum", c.wide(unit[0] * unit[1]), (dim,)), dtype)

@@ -312,12 +312,16 @@ def clamp_tensor(c: Ctx, x: T, lo: T | None = None, hi: T | None = None) -> T:
 
 @lowering("aten.clamp_min.default", "aten.clamp_min.Tensor")
 def clamp_min(c: Ctx, x: T, lo: T | Number) -> T:
-    return arithmetic(c, "maximum", x, lo, c.out_dtype)
+    if isinstance(lo, T):
+        return arithmetic(c, "maximum", x, lo, c.out_dtype)
+    return c.clamp(c.cast(x, c.out_dtype), lo, None)
 
 
 @lowering("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(c: Ctx, x: T, hi: T | Number) -> T:
-    return arithmetic(c, "minimum", x, hi, c.out_dtype)
+    if isinstance(hi, T):
+        return arithmetic(c, "minimum", x, hi, c.out_dtype)
+    return c.clamp(c.cast(x, c.out_dtype), None, hi)
 
 
 @lowering("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
