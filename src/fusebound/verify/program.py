@@ -12,8 +12,9 @@ from torch.utils import _pytree as pytree
 
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.exact import correctly_rounded
+from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.oracle import Reference, reference
-from fusebound.verify.tolerance import Errors, measure
+from fusebound.verify.tolerance import Errors, Exact, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Program:
         self._exe, self._eager, self._captured = exe, eager, captured
         self._args, self._kwargs = args, kwargs
         self.leaves = leaves
+        self._extended: Extended | None = None
         self.correctly_rounded = correctly_rounded(program_of(captured))
 
     def fused(self, seed: int) -> Outcome:
@@ -97,24 +99,36 @@ class Program:
         fused = self.fused(seed)
         if eager.error or fused.error:
             return _compare_errors(eager.error, fused.error)
-        notes: tuple[str, ...] = ()
-        exact: Reference | None = None
+        exact, note = self._exact(eager, seed)
+        return self._compared(eager, fused, exact, (note,) if note else ())
+
+    def _exact(self, eager: Outcome, seed: int) -> tuple[Reference, str]:
+        """The reference, with outputs of float64 in long double where that is possible, and what is
+        missing."""
+        torch.manual_seed(seed)
         try:
-            torch.manual_seed(seed)
             exact = reference(self._captured, self.leaves)
         except Exception as why:
-            notes = (f"no fp64 reference, compared with eager: {why}",)
-        return self._compared(eager, fused, exact, notes)
+            return Reference(eager.outputs, ()), f"no fp64 reference, compared with eager: {_first_line(why)}"
+        if not any(_is_double(v) for v in (*eager.outputs, *eager.changed.values())):
+            return exact, ""
+        try:
+            self._extended = self._extended or Extended(self._captured)
+            outputs, changed = self._extended(self.leaves)
+        except NoReference as why:
+            return exact, f"no reference wider than float64, compared with eager: {_first_line(why)}"
+        wide = {i: split(v) for i, v in changed.items()}
+        inputs = tuple(wide.get(i, v) for i, v in enumerate(exact.inputs))
+        return Reference(tuple(split(v) for v in outputs), inputs), ""
 
     def _compared(
-        self, eager: Outcome, fused: Outcome, exact: Reference | None, notes: tuple[str, ...]
+        self, eager: Outcome, fused: Outcome, exact: Reference, notes: tuple[str, ...]
     ) -> Comparison:
         if len(eager.outputs) != len(fused.outputs):
             return Comparison(faults=(f"{len(fused.outputs)} outputs where eager has {len(eager.outputs)}",))
         faults: list[str] = []
         outputs: list[Output] = []
-        wide = exact.outputs if exact else eager.outputs
-        for i, (f, e, x) in enumerate(zip(fused.outputs, eager.outputs, wide, strict=True)):
+        for i, (f, e, x) in enumerate(zip(fused.outputs, eager.outputs, exact.outputs, strict=True)):
             _one(f"output {i}", f, e, x, outputs, faults)
         for i in sorted(eager.changed.keys() | fused.changed.keys()):
             leaf = self.leaves[i]
@@ -123,8 +137,8 @@ class Program:
                 faults.append(f"{name} was changed, which eager does not")
                 continue
             after = fused.changed.get(i, leaf.value)
-            reference_after = exact.inputs[i] if exact else eager.changed[i]
-            _one(f"{name} (mutated)", after, eager.changed[i], reference_after, outputs, faults)
+            wanted = exact.inputs[i] if exact.inputs else None
+            _one(f"{name} (mutated)", after, eager.changed[i], wanted, outputs, faults)
         return Comparison(tuple(outputs), "", tuple(faults), notes)
 
 
@@ -139,11 +153,28 @@ def _one(name: str, fused: Any, eager: Any, exact: Any, outputs: list[Output], f
         faults.append(f"{name} {differs}")
         return
     if eager.layout != torch.strided:
-        fused, eager, exact = fused.to_dense(), eager.to_dense(), exact.to_dense()
-    if not isinstance(exact, torch.Tensor) or exact.shape != eager.shape:
-        exact = eager
-    wide = exact if not eager.is_floating_point() else exact.to(torch.float64)
-    outputs.append(Output(name, tuple(eager.shape), measure(fused, eager, wide)))
+        fused, eager = fused.to_dense(), eager.to_dense()
+        exact = exact.to_dense() if isinstance(exact, torch.Tensor) else exact
+    outputs.append(Output(name, tuple(eager.shape), measure(fused, eager, _reference_of(eager, exact))))
+
+
+def _first_line(error: Exception) -> str:
+    """The framework's interpreter appends a trace of its own to every message."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _is_double(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float64, torch.complex128)
+
+
+def _reference_of(eager: torch.Tensor, exact: Any) -> Exact:
+    """What the oracle says of one output; eager's own values where it says nothing wider or of another
+    shape."""
+    value, residue = exact if isinstance(exact, tuple) else (exact, None)
+    usable = isinstance(value, torch.Tensor) and value.shape == eager.shape
+    if not usable or (residue is None and _is_double(eager)):
+        return Exact(eager, coarse=True)
+    return Exact(value, residue)
 
 
 def _layout(fused: Any, eager: torch.Tensor) -> str:

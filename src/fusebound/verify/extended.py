@@ -1,0 +1,179 @@
+"""A reference for float64 programs: the user's program in long double, for the operators that have such a
+form.
+
+The program is decomposed by the framework's own table into core operators, which keeps its meaning in exact
+arithmetic, and each is evaluated by numpy in `longdouble` (64 bits of mantissa on x86, 113 on 64-bit Arm).
+Where an operator is missing, or `longdouble` is no wider than float64, there is no reference, and the
+caller compares with eager.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.fx
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+from torch.utils import _pytree as pytree
+
+from fusebound.verify.call import Capture, Leaf, program_of
+from fusebound.verify.extended_ops import OPS, Wide, round_to
+
+_LIMIT = 1 << 18
+"""Elements of a value beyond which long double takes too long."""
+
+
+_PLACEMENT = frozenset(("layout", "device", "pin_memory", "memory_format"))
+"""Arguments that say where a result lies, not what it is."""
+
+
+class NoReference(Exception):
+    """There is no wider reference, and why."""
+
+
+class Extended:
+    """The long double form of one captured program; decomposed once. Raises NoReference where there is
+    none."""
+
+    def __init__(self, captured: Capture) -> None:
+        if np.finfo(np.longdouble).nmant <= np.finfo(np.float64).nmant:
+            raise NoReference("long double is no wider than float64 here")
+        source = program_of(captured)
+        with warnings.catch_warnings():
+            # Decomposing warns of the framework's own internals.
+            warnings.simplefilter("ignore")
+            self._program = source.run_decompositions()
+        self._given = _keys(source)
+
+    def __call__(self, leaves: Sequence[Leaf]) -> tuple[list[Any], dict[int, Any]]:
+        """The program's flat outputs (numpy; None and numbers as they are), and the inputs that it changes by
+        position in `leaves`. Raises NoReference."""
+        if any(leaf.is_tensor and leaf.value.numel() > _LIMIT for leaf in leaves):
+            raise NoReference("the tensors are too large for long double")
+        program = self._program
+        held = dict(zip(self._given, (leaf.value for leaf in leaves), strict=True))
+        with np.errstate(all="ignore"):
+            inputs = [_wide(held[key]) for key in _keys(program)]
+            returned = _Interpreter(program.graph_module).run(*inputs)
+        return _sorted(program, list(returned), [name for _, name in self._given])
+
+
+def _keys(program: ExportedProgram) -> list[tuple[str, str]]:
+    """What tells the inputs of a program apart, before and after decomposition."""
+    specs = program.graph_signature.input_specs
+    return [(s.kind.name, s.target or getattr(s.arg, "name", "")) for s in specs]
+
+
+def _sorted(
+    program: ExportedProgram, returned: list[Any], names: list[str]
+) -> tuple[list[Any], dict[int, Any]]:
+    outputs: list[Any] = []
+    changed: dict[int, Any] = {}
+    by_target = {name: i for i, name in enumerate(names)}
+    for value, spec in zip(returned, program.graph_signature.output_specs, strict=True):
+        if spec.kind == OutputKind.USER_OUTPUT:
+            outputs.append(value)
+        elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION) and spec.target:
+            changed[by_target[spec.target]] = value
+        else:
+            raise NoReference(f"an output of kind {spec.kind.name}")
+    return outputs, changed
+
+
+def _wide(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.layout != torch.strided or value.is_complex():
+        raise NoReference(f"an input of type {value.dtype}, {value.layout}")
+    value = value.detach()
+    if value.is_floating_point():
+        return value.to(torch.float64).numpy().astype(np.longdouble)
+    return value.numpy().copy()
+
+
+class _Interpreter(torch.fx.Interpreter):
+    """Evaluates core operators by the table `extended_ops.OPS`."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if n.op != "call_function":
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        if not isinstance(n.target, OpOverload):
+            if getattr(n.target, "__module__", "") == "_operator":
+                return super().run_node(n)
+            raise NoReference(f"no long double form of {n.target}")
+        packet = n.target._schema.name.removeprefix("aten::")
+        if packet == "_assert_tensor_metadata":
+            return None
+        rule = OPS.get(f"{packet}.{n.target._overloadname}") or OPS.get(packet)
+        if rule is None:
+            raise NoReference(f"no long double form of aten.{packet}")
+        dtype = _dtype(n)
+        if packet == "_to_copy":
+            return _cast(args[0], _dtype(n.args[0]), dtype)
+        kwargs = {k: v for k, v in kwargs.items() if k not in _PLACEMENT}
+        try:
+            return _typed(rule(*args, **kwargs), n)
+        except (TypeError, NotImplementedError) as why:
+            raise NoReference(f"no long double form of aten.{packet}: {why}") from why
+
+
+def _dtype(n: Any) -> torch.dtype | None:
+    val = n.meta.get("val") if isinstance(n, torch.fx.Node) else None
+    return val.dtype if isinstance(val, torch.Tensor) else None
+
+
+def _cast(x: Wide, source: torch.dtype | None, to: torch.dtype | None) -> Any:
+    if to is None or source is None:
+        raise NoReference("a conversion of unknown type")
+    if not to.is_floating_point:
+        # The framework decides what becomes of values out of range.
+        return torch.from_numpy(x.astype(np.float64)).to(to).numpy() if _floats(x) else x.astype(_name(to))
+    return round_to(x, source, to)
+
+
+def _typed(result: Any, n: torch.fx.Node) -> Any:
+    """The result in long double where the program has a floating value, else in the program's own type."""
+    val = n.meta.get("val")
+    if isinstance(val, (tuple, list)):
+        return tuple(_one(r, v) for r, v in zip(result, val, strict=True))
+    return _one(result, val)
+
+
+def _one(result: Any, val: Any) -> Any:
+    if not isinstance(val, torch.Tensor) or result is None:
+        return result
+    array = np.asarray(result)
+    if val.is_complex() or array.shape != tuple(val.shape):
+        raise NotImplementedError(f"shape {array.shape}, type {val.dtype}")
+    return array.astype(np.longdouble if val.is_floating_point() else _name(val.dtype), copy=False)
+
+
+def _floats(x: Any) -> bool:
+    return np.asarray(x).dtype == np.longdouble
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def split(value: Any) -> Any:
+    """Long double as a float64 tensor and the rest that it leaves out, (value, residue); other values as
+    they are."""
+
+    def one(a: Any) -> Any:
+        if not isinstance(a, np.ndarray):
+            return a
+        if a.dtype != np.longdouble:
+            return torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape))
+        with np.errstate(all="ignore"):
+            near = a.astype(np.float64)
+            rest = np.where(np.isfinite(near), (a - near).astype(np.float64), 0.0)
+        return torch.from_numpy(near.reshape(a.shape)), torch.from_numpy(rest.reshape(a.shape))
+
+    return pytree.tree_map(one, value)

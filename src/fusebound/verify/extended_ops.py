@@ -1,0 +1,307 @@
+"""Core operators on numpy long doubles: name, or name.overload → function of the operator's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+Wide = np.ndarray[Any, Any]
+L = np.longdouble
+
+
+def round_to(x: Wide, source: torch.dtype, to: torch.dtype) -> Wide:
+    """Rounded to the narrower type that the user asks for; unchanged if `to` holds every value of
+    `source`."""
+    wider = source.is_floating_point and to.itemsize >= source.itemsize
+    if wider and torch.finfo(to).eps <= torch.finfo(source).eps:
+        return x.astype(L)
+    if to == torch.float32:
+        return x.astype(np.float32).astype(L)
+    narrow = torch.from_numpy(np.asarray(x, dtype=np.float64)).to(to)
+    return narrow.to(torch.float64).numpy().astype(L)
+
+
+def _axes(x: Wide, dim: Any) -> tuple[int, ...]:
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return tuple(range(x.ndim))
+    return tuple(d % max(x.ndim, 1) for d in (dim if isinstance(dim, (list, tuple)) else (dim,)))
+
+
+def _sum(x: Wide, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Wide:
+    return x.sum(axis=_axes(x, dim), keepdims=keepdim, dtype=L if _is_float(x) else np.int64)
+
+
+def _mean(x: Wide, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Wide:
+    return x.astype(L).mean(axis=_axes(x, dim), keepdims=keepdim)
+
+
+def _var(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Wide:
+    axes = _axes(x, dim)
+    count = np.prod([x.shape[a] for a in axes])
+    centred = x - x.mean(axis=axes, keepdims=True)
+    degrees = L(max(count - (1 if correction is None else correction), 0))
+    return (centred * centred).sum(axis=axes, keepdims=keepdim) / degrees
+
+
+def _is_float(x: Any) -> bool:
+    return np.asarray(x).dtype == L
+
+
+def _number(x: Any) -> Any:
+    """A Python float as a long double; numpy would take it for float64."""
+    return L(x) if isinstance(x, float) else x
+
+
+def _binary(op: Callable[..., Any]) -> Callable[..., Any]:
+    def run(a: Any, b: Any, *, alpha: Any = None) -> Any:
+        b = _number(b)
+        return op(_number(a), b if alpha is None else b * _number(alpha))
+
+    return run
+
+
+def _div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is not None:
+        raise NotImplementedError("rounded division")
+    return np.asarray(_number(a)).astype(L) / np.asarray(_number(b)).astype(L)
+
+
+def _unary(op: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: op(np.asarray(x).astype(L))
+
+
+def _sigmoid(x: Wide) -> Wide:
+    return 1 / (1 + np.exp(-x))
+
+
+def _erf(x: Wide) -> Wide:
+    """Series near zero, Lentz's continued fraction of erfc in the tails (Abramowitz and Stegun 7.1.6,
+    7.1.14)."""
+    a = np.minimum(np.abs(x), L(12))
+    near = _erf_series(np.minimum(a, L(1)))
+    return np.where(np.isnan(x), x, np.sign(x) * np.where(a < 1, near, 1 - _erfc_tail(a)))
+
+
+def _erfc(x: Wide) -> Wide:
+    a = np.minimum(np.abs(x), L(150))
+    tail = np.where(a < 1, 1 - _erf_series(np.minimum(a, L(1))), _erfc_tail(a))
+    return np.where(np.isnan(x), x, np.where(x < 0, 2 - tail, tail))
+
+
+def _erf_series(a: Wide) -> Wide:
+    term, total = a.copy(), a.copy()
+    for n in range(1, 60):
+        term = term * 2 * a * a / (2 * n + 1)
+        total = total + term
+    return total * np.exp(-a * a) * 2 / np.sqrt(L(_PI))
+
+
+def _erfc_tail(a: Wide) -> Wide:
+    a = np.maximum(a, L(1))
+    fraction = np.zeros_like(a)
+    for n in range(500, 0, -1):
+        fraction = L(n) / 2 / (a + fraction)
+    return np.exp(-a * a) / (a + fraction) / np.sqrt(L(_PI))
+
+
+_PI = L("3.14159265358979323846264338327950288")
+
+
+def _gelu(x: Wide, *, approximate: str = "none") -> Wide:
+    if approximate == "tanh":
+        return x / 2 * (1 + np.tanh(np.sqrt(2 / _PI) * (x + L("0.044715") * x**3)))
+    root = np.sqrt(L(2))
+    return x * np.where(x < 0, _erfc(-x / root) / 2, (1 + _erf(x / root)) / 2)
+
+
+def _elu(x: Wide, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Wide:
+    a, s, i = L(alpha), L(scale), L(input_scale)
+    return np.where(x > 0, x * s, a * s * np.expm1(x * i))
+
+
+def _clamp(x: Wide, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Wide:
+    low, high = min if low is None else low, max if high is None else high
+    x = x if low is None else np.maximum(x, _number(low))
+    return x if high is None else np.minimum(x, _number(high))
+
+
+def _softmax(x: Wide, dim: int, half_to_float: bool = False) -> Wide:
+    e = np.exp(x - x.max(axis=dim, keepdims=True))
+    return e / e.sum(axis=dim, keepdims=True)
+
+
+def _log_softmax(x: Wide, dim: int, half_to_float: bool = False) -> Wide:
+    shifted = x - x.max(axis=dim, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
+
+
+def _layer_norm(x: Wide, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> tuple[Wide, Wide, Wide]:
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    mean = x.mean(axis=axes, keepdims=True)
+    rstd = 1 / np.sqrt(_var(x, axes, correction=0, keepdim=True) + L(eps))
+    y = (x - mean) * rstd
+    y = y if weight is None else y * weight
+    return (y if bias is None else y + bias), mean, rstd
+
+
+def _group_norm(
+    x: Wide, weight: Any, bias: Any, n: int, c: int, hw: int, group: int, eps: float
+) -> tuple[Wide, Wide, Wide]:
+    y, mean, rstd = _layer_norm(x.reshape(n, group, -1), [c // group * hw], None, None, eps)
+    shape = (1, c) + (1,) * (x.ndim - 2)
+    y = y.reshape(x.shape)
+    y = y if weight is None else y * weight.reshape(shape)
+    return (y if bias is None else y + bias.reshape(shape)), mean.reshape(n, group), rstd.reshape(n, group)
+
+
+def _batch_norm(
+    x: Wide, weight: Any, bias: Any, mean: Wide, var: Wide, momentum: float, eps: float
+) -> tuple[Wide, Wide, Wide]:
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    y = (x - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + L(eps))
+    y = y if weight is None else y * weight.reshape(shape)
+    empty = np.zeros(0, dtype=L)
+    return (y if bias is None else y + bias.reshape(shape)), empty, empty
+
+
+def _vector_norm(x: Wide, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Wide:
+    axes = _axes(x, dim)
+    if ord == 2:
+        return np.sqrt((x * x).sum(axis=axes, keepdims=keepdim))
+    if ord == 1:
+        return np.abs(x).sum(axis=axes, keepdims=keepdim)
+    if ord == float("inf"):
+        return np.abs(x).max(axis=axes, keepdims=keepdim)
+    raise NotImplementedError(f"norm of order {ord}")
+
+
+def _slice(x: Wide, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Wide:
+    index = [slice(None)] * x.ndim
+    index[dim] = slice(start, None if end is not None and end >= x.shape[dim] else end, step)
+    return x[tuple(index)]
+
+
+def _squeeze(x: Wide, dims: Any = None) -> Wide:
+    axes = _axes(x, dims)
+    return x.squeeze(tuple(a for a in axes if x.shape[a] == 1))
+
+
+def _expand(x: Wide, shape: Sequence[int], *, implicit: bool = False) -> Wide:
+    lead = len(shape) - x.ndim
+    full = [x.shape[i - lead] if n == -1 else n for i, n in enumerate(shape)]
+    return np.broadcast_to(x, full)
+
+
+def _permute(x: Wide, dims: Sequence[int]) -> Wide:
+    return x.transpose(tuple(d % x.ndim for d in dims))
+
+
+def _gather(x: Wide, dim: int, index: Wide, *, sparse_grad: bool = False) -> Wide:
+    at = list(np.indices(index.shape))
+    at[dim] = index
+    return x[tuple(at)]
+
+
+def _arg(op: Callable[..., Any]) -> Callable[..., Any]:
+    def run(x: Wide, dim: int | None = None, keepdim: bool = False) -> Any:
+        found = op(x, axis=dim)
+        return np.expand_dims(found, dim) if keepdim and dim is not None else found
+
+    return run
+
+
+def _matmul(a: Wide, b: Wide) -> Wide:
+    if a.shape[-2] * a.shape[-1] * b.shape[-1] > 1 << 22:
+        raise NotImplementedError("a product this large")
+    return a @ b
+
+
+def _filled(size: Sequence[int], value: Any, *, dtype: Any = None) -> Wide:
+    return np.full(tuple(size), _number(value))
+
+
+_COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater}
+_UNARY = """
+    sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil trunc sign isnan isinf
+"""
+_INVERSE = "asin acos atan asinh acosh atanh"
+
+OPS: dict[str, Callable[..., Any]] = {
+    **{name: _unary(getattr(np, name)) for name in _UNARY.split()},
+    **{name: _unary(getattr(np, "arc" + name[1:])) for name in _INVERSE.split()},
+    **{name: _binary(op) for name, op in _COMPARE.items()},
+    "ge": _binary(np.greater_equal),
+    "add": _binary(np.add),
+    "sub": _binary(np.subtract),
+    "rsub": _binary(lambda a, b: b - a),
+    "mul": _binary(np.multiply),
+    "pow": _binary(np.power),
+    "maximum": _binary(np.maximum),
+    "minimum": _binary(np.minimum),
+    "atan2": _binary(np.arctan2),
+    "fmod": _binary(np.fmod),
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_not": np.logical_not,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_not": np.invert,
+    "div": _div,
+    "neg": np.negative,
+    "abs": np.abs,
+    "round": _unary(np.rint),
+    "rsqrt": _unary(lambda x: 1 / np.sqrt(x)),
+    "reciprocal": _unary(lambda x: 1 / x),
+    "sigmoid": _unary(_sigmoid),
+    "erf": _unary(_erf),
+    "erfc": _unary(_erfc),
+    "relu": lambda x: np.maximum(x, L(0)),
+    "gelu": _gelu,
+    "elu": _elu,
+    "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, x * L(slope)),
+    "clamp": _clamp,
+    "hardtanh": lambda x, low=-1, high=1: _clamp(x, low, high),
+    "where": np.where,
+    "sum": _sum,
+    "mean": _mean,
+    "var.correction": _var,
+    "prod.dim_int": lambda x, dim, keepdim=False, *, dtype=None: x.prod(axis=dim, keepdims=keepdim),
+    "amax": lambda x, dim=None, keepdim=False: x.max(axis=_axes(x, dim), keepdims=keepdim),
+    "amin": lambda x, dim=None, keepdim=False: x.min(axis=_axes(x, dim), keepdims=keepdim),
+    "any": lambda x, dim=None, keepdim=False: np.any(x, axis=_axes(x, dim), keepdims=keepdim),
+    "argmax": _arg(np.argmax),
+    "argmin": _arg(np.argmin),
+    "cumsum": lambda x, dim, *, dtype=None: np.cumsum(x, axis=dim),
+    "linalg_vector_norm": _vector_norm,
+    "_softmax": _softmax,
+    "_log_softmax": _log_softmax,
+    "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm,
+    "_native_batch_norm_legit_no_training": _batch_norm,
+    "mm": _matmul,
+    "bmm": _matmul,
+    "_to_copy": lambda x: x,
+    "clone": lambda x: x.copy(),
+    "copy": lambda x, y, non_blocking=False: np.broadcast_to(y, x.shape),
+    "detach": lambda x: x,
+    "alias": lambda x: x,
+    "view": lambda x, shape: x.reshape(shape),
+    "reshape": lambda x, shape: x.reshape(shape),
+    "unsqueeze": np.expand_dims,
+    "squeeze": _squeeze,
+    "expand": _expand,
+    "permute": _permute,
+    "slice": _slice,
+    "select": lambda x, dim, index: np.take(x, index, axis=dim),
+    "cat": lambda xs, dim=0: np.concatenate(xs, axis=dim),
+    "flip": lambda x, dims: np.flip(x, tuple(dims)),
+    "index_select": lambda x, dim, index: np.take(x, index, axis=dim),
+    "gather": _gather,
+    "embedding": lambda w, index, *rest: w[index],
+    "full": _filled,
+    "scalar_tensor": lambda value, *, dtype=None: np.asarray(_number(value)),
+    "full_like": lambda x, value, *, dtype=None: np.full(x.shape, _number(value)),
+}

@@ -1,0 +1,100 @@
+"""The long double reference of float64 programs."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.unit.verify.programs import trace
+
+from fusebound.verify.call import bind
+from fusebound.verify.check import verify
+from fusebound.verify.extended import Extended, NoReference, split
+from fusebound.verify.extended_ops import OPS
+
+torch.manual_seed(0)
+X = torch.randn(6, 40, dtype=torch.float64)
+W = torch.rand(40, dtype=torch.float64) + 0.5
+
+
+def residues(fn, *args):
+    """How far eager is from the reference, relative to the largest value, per output."""
+    traced = trace(fn, *args)
+    outputs, _ = Extended(traced)(bind(traced, args))
+    eager = fn(*args)
+    eager = eager if isinstance(eager, tuple) else (eager,)
+    found = []
+    for mine, theirs in zip(outputs, eager, strict=True):
+        value, rest = split(mine)
+        found.append(float(((theirs - value) - rest).abs().max() / theirs.abs().max()))
+    return found
+
+
+PROGRAMS = {
+    "norms": lambda x, w: (
+        F.layer_norm(x, (40,), w, w),
+        F.rms_norm(x, (40,), w),
+        F.normalize(x),
+        F.batch_norm(x, w, w),
+        F.group_norm(x, 4, w, w),
+    ),
+    "sums": lambda x, w: (x.sum(), x.mean(-1), x.var(-1), x.std(0)),
+    "reductions": lambda x, w: (x.logsumexp(-1), x.cumsum(0), x.amax(0)),
+    "activations": lambda x, w: (F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.elu(x)),
+    "softmax": lambda x, w: (torch.softmax(x, -1), F.log_softmax(x, 0), F.cross_entropy(x, x.argmax(-1))),
+    "moves": lambda x, w: (x.t()[1:, ::2].flip(0), torch.cat([x, x * w])[:, 3], x.expand(2, 6, 40)),
+    "functions": lambda x, w: (torch.erf(x), torch.expm1(x), torch.atan2(x, w), x.abs() ** 1.3),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_eager_is_within_rounding_of_the_reference(name: str) -> None:
+    assert all(r < 1e-15 for r in residues(PROGRAMS[name], X, W))
+
+
+@pytest.mark.parametrize("x", [-7.0, -2.5, -0.3, 0.0, 0.1, 0.99, 1.01, 2.5, 5.0, 9.0, 25.0])
+@pytest.mark.parametrize("name", ["erf", "erfc"])
+def test_erf_in_long_double(name: str, x: float) -> None:
+    with mpmath.workdps(40), np.errstate(all="ignore"):
+        got = OPS[name](np.array([x], dtype=np.longdouble))[0]
+        mine = mpmath.mpf(np.format_float_scientific(got, unique=False, precision=30))
+        true = getattr(mpmath, name)(x)
+        assert abs(mine - true) <= abs(true) * mpmath.mpf(2) ** -58
+
+
+def test_mutations_and_casts() -> None:
+    def fn(x, w):
+        y = x.float().double() + w
+        x.mul_(3)
+        return y
+
+    traced = trace(fn, X.clone(), W)
+    outputs, changed = Extended(traced)(bind(traced, (X.clone(), W)))
+    assert torch.equal(split(outputs[0])[0], X.float().double() + W)
+    assert list(changed) == [0] and torch.equal(split(changed[0])[0], X * 3)
+
+
+def test_an_operator_without_a_long_double_form_is_said_to_be() -> None:
+    traced = trace(lambda x: torch.fft.rfft(x).abs(), X)
+    with pytest.raises(NoReference):
+        Extended(traced)(bind(traced, (X,)))
+    result = verify(lambda x: torch.fft.rfft(x).abs(), traced, (X,), special=False)
+    assert result.ok and any("wider than float64" in n for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("fn", "kernel", "right"),
+    [
+        (lambda x: x.sum(-1), lambda x: x.flip(-1).sum(-1), True),
+        (lambda x: F.softmax(x, -1), lambda x: F.softmax(x.flip(-1), -1).flip(-1), True),
+        (lambda x: x.var(-1), lambda x: ((x * x).mean(-1) - x.mean(-1) ** 2) * (40 / 39), False),
+        (torch.exp, lambda x: torch.exp(x) * (1 + 3e-15), False),
+        (lambda x: x * 3 + 1, lambda x: (x.float() * 3 + 1).double(), False),
+    ],
+)
+def test_float64_kernels_are_judged(fn, kernel, right: bool) -> None:
+    result = verify(kernel, trace(fn, X), (X,))
+    assert result.ok is right, result.summary()
+    assert not result.notes
