@@ -10,11 +10,12 @@ from rich.text import Text
 
 from fusebound.plan.plan import Cut
 from fusebound.report import units
-from fusebound.report.schema import GroupRow, Ratio, Remainder, Report, Shares, Timing
+from fusebound.report.schema import GroupRow, OutputError, Ratio, Remainder, Report, Shares, Timing
 
 LEVEL_NAMES = {"register": "on chip", "l2": "L2", "l3": "L3", "dram": "memory"}
 REMAINDERS_SHOWN = 5
 OPERATORS_SHOWN = 6
+ERRORS_SHOWN = 6
 MEMORY = {"reused": "memory reused", "held": "outputs held alive"}
 
 
@@ -135,11 +136,20 @@ def errors(report: Report) -> Table:
         ("eager", "right"),
         ("verdict", "left"),
     )
-    for e in report.errors:
+    shown = sorted(report.errors, key=lambda e: (e.ok, -_excess(e)))
+    for e in shown[:ERRORS_SHOWN]:
         figures = (e.fused_rms, e.eager_rms, e.fused_max, e.eager_max)
         note = e.verdict if e.ok else f"FAILED on {e.set}: {e.verdict}; {e.detail}"
         table.add_row(e.output, *(units.error(x) for x in figures), note, style="" if e.ok else "bold red")
+    if hidden := shown[ERRORS_SHOWN:]:
+        best = dict.fromkeys(e.verdict for e in hidden)
+        table.add_row(f"… {len(hidden)} more", "", "", "", "", " or ".join(best), style="dim")
     return table
+
+
+def _excess(e: OutputError) -> float:
+    """The fused error over eager's, for ordering: what is nearest to a failure comes first."""
+    return e.fused_rms / e.eager_rms if e.eager_rms else float(e.fused_rms > 0)
 
 
 def checks(report: Report) -> Table:
@@ -226,8 +236,8 @@ def _shares(s: Shares) -> str:
     parts = f"{units.percent(s.operators)} of operators, {units.percent(s.bytes)} of bytes, "
     limit = "nothing is left unfused"
     if s.limit is not None:
-        limit = f"a speed-up of {units.times(s.limit)} at most, if that part took no time"
-    return f"{parts}{units.percent(s.time)} of eager's time: {limit}"
+        limit = f"if that part took no time, a speed-up of {units.times(s.limit)}"
+    return f"{parts}{units.percent(s.time)} of eager's predicted time: {limit}"
 
 
 def remainders(report: Report) -> Table:

@@ -34,8 +34,8 @@ def size(n: int) -> str:
 
 
 def times(ratio: float) -> str:
-    """A speed-up: `3.14x`."""
-    return f"{ratio:.2f}x" if isfinite(ratio) else "unlimited"
+    """A speed-up: `3.14x`, `118x`."""
+    return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:.0f}x"
 
 
 def percent(fraction: float) -> str:
