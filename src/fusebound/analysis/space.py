@@ -83,6 +83,8 @@ def unify(g: Graph, nodes: Collection[str]) -> Space | Refusal:
     refusal = _unsupported(g, inside)
     if refusal is not None:
         return refusal
+    if not boundary(g, inside)[1]:
+        return Refusal("F501", "nothing that these operators compute is used", tuple(sorted(inside)))
     factors: dict[str, tuple[int, ...]] = {}
     for _ in range(64):
         walk = _Walk(g, inside, factors)
