@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusebound.analysis.group import boundary
 from fusebound.analysis.hazards import hazard
 from fusebound.analysis.recompute import Ways, ways
 from fusebound.analysis.relation import relation
@@ -142,7 +143,23 @@ def _fine(c: Candidate, facts: Facts) -> Verdict:
         if outside:
             evidence += _three_ways(v, len(c.graph.consumers[v]), ways(c.graph, v, c.nodes, facts.target))
     kind = "a value flows from one to the other" if c.between else "both read the same value"
-    return passed(GATE, kind, tuple(evidence), c.between)
+    aliased = _may_alias(c, tuple(evidence))
+    return aliased if aliased is not None else passed(GATE, kind, tuple(evidence), c.between)
+
+
+def _may_alias(c: Candidate, evidence: tuple[Evidence, ...]) -> Verdict | None:
+    """A kernel that replaces an input's content and reads other inputs: legal while they do not overlap."""
+    reads, writes = boundary(c.graph, c.nodes)
+    written = [m.target for m in c.graph.mutations if m.source in writes]
+    others = [v for v in reads if v in c.graph.input_ids and v not in written]
+    if not written or not others:
+        return None
+    text = (
+        f"legal as long as {', '.join(written)} shares no memory with {', '.join(others)}, "
+        f"which is checked on every call"
+    )
+    found = (*evidence, Evidence("inputs that may overlap a written one", len(others), unit="tensors"))
+    return Verdict(GATE, "conditional", "F104", text, (), found, "a copy of the written tensor")
 
 
 def _three_ways(v: str, consumers: int, w: Ways) -> list[Evidence]:

@@ -120,6 +120,16 @@ def test_an_in_place_write_of_what_is_read_elsewhere() -> None:
     assert v.code == "F102" and "sub_ (model.py:2)" in v.message and "[-1*i0 + 4095]" in v.message
 
 
+def test_inputs_that_may_overlap_are_a_precondition() -> None:
+    s = Sketch()
+    x, y = s.input("x", 4096, 1024), s.input("y", 4096, 1024)
+    m = s.op("mul", "mul", y, y)
+    g = s.done(mutations=(Mutation(x, s.op("add_", "add", x, m)),))
+    v = pair(g, "mul", "add_").dependence
+    assert (v.state, v.code) == ("conditional", "F104") and bool(v)
+    assert "x shares no memory with y" in v.message
+
+
 def bf16_compare(dtype: str) -> Graph:
     s = Sketch()
     x, y = s.input("x", 4096, dtype=dtype), s.input("y", 4096, dtype=dtype)
