@@ -10,19 +10,8 @@ from fusebound.codegen.math.accuracy import FUNCTIONS, ErrorKernel, measure
 from fusebound.codegen.math.probe import MapKernel
 
 AVX2 = Machine("haswell", "+avx2,+fma,+f16c,+bmi2")
-SPECIAL = [
-    0.0,
-    -0.0,
-    float("inf"),
-    -float("inf"),
-    float("nan"),
-    1e-45,
-    -1e-45,
-    1.0,
-    -1.0,
-    88.72284,
-    -103.97208,
-]
+INF = float("inf")
+SPECIAL = [0.0, -0.0, INF, -INF, float("nan"), 1e-45, -1e-45, 1.0, -1.0, 88.72284, -103.97208]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

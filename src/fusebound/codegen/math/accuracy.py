@@ -1,8 +1,8 @@
 """How far the float32 functions are from the true values, in units in the last place.
 
-Two ways: `ErrorKernel` runs over float32 bit patterns in machine code, fast enough for all 2³² of them; `measure`
-takes given operands, for functions of two. The references are float64 functions, whose own error is below 10⁻⁸ ULP
-of float32. Differences of class (finite, infinite, NaN, the sign of a zero) are counted apart; they are never
+Two ways: `ErrorKernel` runs over float32 bit patterns in machine code, fast enough for all 2³² of them;
+`measure` takes given operands, for functions of two. The references are float64 functions, whose own error is
+below 10⁻⁸ ULP of float32. Differences of class (finite, infinite, NaN, sign) are counted apart; they are never
 tolerated.
 """
 
@@ -33,8 +33,8 @@ FUNCTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The greatest error of a sample: `ulp` at the operands `worst`, and some operands whose result is of another
-    class than the true one (`of_other_class` counts them all)."""
+    """The greatest error of a sample, `ulp`, and the operands that have it; how many results are of another
+    class than the true one, and the operands of one of them."""
 
     ulp: float
     worst: tuple[float, ...]
@@ -61,8 +61,8 @@ class ErrorKernel:
         self._entry = signature(self._compiled.address("errors"))
 
     def __call__(self, lo: int, hi: int, step: int = 1) -> Error:
-        """The error over the bit patterns `lo`, `lo + step`, … below `hi` (unsigned; rounded up to whole vectors,
-        which wrap around)."""
+        """The error over the bit patterns `lo`, `lo + step`, … below `hi` (unsigned; the last vector is full, and
+        may run over)."""
         n = self._lanes
         errors, worst, counts, examples = (
             (ctypes.c_double * n)(), (ctypes.c_int32 * n)(), (ctypes.c_int32 * n)(), (ctypes.c_int32 * n)()
