@@ -2,7 +2,7 @@
 
 Two ways: `ErrorKernel` runs over float32 bit patterns in machine code, fast enough for all 2³² of them;
 `measure` takes given operands, for functions of two. The references are float64 functions, whose own error is
-below 10⁻⁸ ULP of float32. Differences of class (finite, infinite, NaN, sign) are counted apart; they are never
+below 10⁻⁸ ULP of float32. Differences of class (finite, infinite, NaN, sign) are counted apart; none is
 tolerated.
 """
 
@@ -61,8 +61,8 @@ class ErrorKernel:
         self._entry = signature(self._compiled.address("errors"))
 
     def __call__(self, lo: int, hi: int, step: int = 1) -> Error:
-        """The error over the bit patterns `lo`, `lo + step`, … below `hi` (unsigned; the last vector is full, and
-        may run over)."""
+        """The error over the bit patterns `lo`, `lo + step`, … below `hi` (unsigned). The last vector is
+        full, and may run over."""
         n = self._lanes
         errors, worst, counts, examples = (
             (ctypes.c_double * n)(), (ctypes.c_int32 * n)(), (ctypes.c_int32 * n)(), (ctypes.c_int32 * n)()
