@@ -1,0 +1,118 @@
+"""The Python surface: each public function on a small program."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+
+import fusebound as fb
+from fusebound.errors import UsageError
+from fusebound.target import get
+
+MANY = 10**9
+"""Calls over which compiling always pays."""
+
+
+def scaled_softmax(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = torch.softmax(x * 2, -1)
+    return y * w
+
+
+@pytest.fixture(scope="module")
+def args() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(256, 1000), torch.rand(1000)
+
+
+@pytest.fixture(scope="module")
+def graph(args: tuple[torch.Tensor, torch.Tensor]) -> fb.Graph:
+    return fb.capture(scaled_softmax, *args)
+
+
+@pytest.fixture(scope="module")
+def plan(graph: fb.Graph) -> fb.Plan:
+    return fb.plan(graph, hardware="cpu-avx512", expected_calls=MANY)
+
+
+def test_a_plan_has_one_kernel_and_is_built(plan: fb.Plan, args: tuple[torch.Tensor, torch.Tensor]) -> None:
+    assert [g.users for g in plan.groups] == [("mul", "softmax", "mul_1")]
+    exe = fb.build(plan)
+    torch.testing.assert_close(exe(*args), scaled_softmax(*args))
+    kernel = exe.kernels[0]
+    assert "softmax" in kernel.source and kernel.asm and kernel.resources
+
+
+def test_why_and_can_fuse_agree(graph: fb.Graph, plan: fb.Plan) -> None:
+    for answer in (
+        plan.why("softmax", "mul_1"),
+        fb.why(plan, "softmax", "mul_1"),
+        fb.can_fuse(graph, "softmax", "mul_1", hardware=get("cpu-avx512"), expected_calls=MANY),
+    ):
+        assert answer and answer.codes == ()
+        for gate in ("dependence", "precision", "resources", "gain"):
+            assert getattr(answer, gate).state == "pass"
+
+
+def test_verify_and_bench_report(plan: fb.Plan, args: tuple[torch.Tensor, torch.Tensor]) -> None:
+    exe = fb.build(plan)
+    assert fb.verify(exe, *args).ok
+    report = fb.bench(exe, *args, rounds=3)
+    ratio = report.ratio()
+    assert ratio is not None and ratio.rounds == 3
+    assert report.groups[0].measured_us
+
+
+def test_a_saved_plan_is_built_without_the_function(
+    plan: fb.Plan, args: tuple[torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    plan.save(tmp_path / "plan.json")
+    loaded = fb.Plan.load(tmp_path / "plan.json")
+    assert not plan.diff(loaded)
+    (result,) = fb.build(loaded)(*args)
+    assert torch.equal(result, fb.build(plan)(*args))
+    assert fb.load(tmp_path / "plan.json").key == plan.graph.key
+
+
+def test_a_graph_of_a_mutating_program_is_replayed() -> None:
+    def step(p: torch.Tensor, g: torch.Tensor) -> None:
+        p.mul_(0.9).sub_(0.1 * g)
+
+    p, g = torch.randn(64, 64), torch.randn(64, 64)
+    graph = fb.capture(step, p, g)
+    from fusebound.api.records import program
+
+    mine, theirs = p.clone(), p.clone()
+    program(graph)(mine, g)
+    step(theirs, g)
+    assert torch.equal(mine, theirs)
+
+
+def test_compile_runs_and_names_its_plan(args: tuple[torch.Tensor, torch.Tensor]) -> None:
+    f = fb.compile(scaled_softmax, expected_calls=MANY)
+    assert f.plan is None
+    torch.testing.assert_close(f(*args), scaled_softmax(*args))
+    assert f.plan is not None or f.reason.startswith("measured")
+
+
+def test_importing_a_package_does_not_hide_the_function_of_its_name() -> None:
+    for name in ("capture", "plan", "verify"):
+        importlib.import_module(f"fusebound.{name}")
+        assert callable(getattr(fb, name))
+
+
+def test_every_public_name_exists_and_says_what_it_does() -> None:
+    for name in fb.__all__:
+        assert (getattr(fb, name).__doc__ or "").strip(), name
+    assert not hasattr(fb, "no_such_name")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"policy": "tight"}, "tight"), ({"numerics": "fast"}, "fast"), ({"hardware": "h10"}, "h10")],
+)
+def test_unknown_settings_are_refused(graph: fb.Graph, arguments: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        fb.plan(graph, **arguments)
