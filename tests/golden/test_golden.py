@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -58,6 +61,29 @@ def test_plans(golden: Golden, name: str, target: str, policy: str) -> None:
 @pytest.mark.parametrize(("name", "a", "b"), PAIRS)
 def test_explanations(golden: Golden, name: str, a: str, b: str) -> None:
     golden(f"why/{name}.{a}.{b}.txt", why_text(planned(name, "cpu-avx512", "tile").why(a, b)))
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from fusebound.ir.text import parse_graph
+from fusebound.plan.greedy import plan
+from fusebound.target import get
+import json
+g = parse_graph(Path(sys.argv[1]).read_text(encoding="utf-8"))
+print(json.dumps(plan(g, target=get("cpu-avx512")).to_json()))
+"""
+
+
+def test_plans_do_not_depend_on_the_order_of_hashes() -> None:
+    def planned_with(seed: str) -> bytes:
+        command = [sys.executable, "-c", SCRIPT, str(GRAPHS / "detection.txt")]
+        done = subprocess.run(
+            command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        )
+        return done.stdout
+
+    assert planned_with("1") == planned_with("2") != b""
 
 
 def test_a_saved_plan(golden: Golden, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def outside_path(c: Candidate) -> list[str]:
     """
     g = c.graph
     parent: dict[str, str] = {}
-    queue: deque[str] = deque(c.nodes)
+    queue = deque(sorted(c.nodes, key=g.position.__getitem__))
     last = max(g.position[n] for n in c.nodes)
     while queue:
         here = queue.popleft()
@@ -36,7 +36,7 @@ def _enter(c: Candidate, node: str, came_from: str, parent: dict[str, str], last
     group = c.owner.get(node)
     if group is None:
         return [node] if c.graph.position[node] < last else []
-    fresh = [n for n in group if n not in parent]
+    fresh = [n for n in sorted(group, key=c.graph.position.__getitem__) if n not in parent]
     for n in fresh:
         parent[n] = node
     return [node, *fresh]

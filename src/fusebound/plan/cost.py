@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from fusebound.analysis.access import demand, elements
 from fusebound.analysis.alias import is_view
+from fusebound.analysis.group import in_order
 from fusebound.analysis.roofline import bandwidth, eager_cost, instructions, kernel_cost
 from fusebound.analysis.space import Refusal, Space, unify
 from fusebound.analysis.traffic import level
@@ -55,13 +56,14 @@ def _must_move(g: Graph, nodes: frozenset[str]) -> list[tuple[str, int]]:
     """The values that light operators read from or leave to the rest of the world, with the bytes of each."""
     kinds = roles(g)
     read: dict[str, int] = {}
-    for user in dict.fromkeys(g.node[i].user for i in nodes):
+    ordered = in_order(g, nodes)
+    for user in dict.fromkeys(n.user for n in ordered):
         for v, regions in demand(g, [n.id for n in g.members[user]]).items():
             base, maker = origin(g, kinds, v)
             if maker is None or maker.name in kinds.boundaries:
                 size = elements(g.values[v], regions) * g.values[v].type.itemsize
                 read[base] = max(read.get(base, 0), size)
-    written = ((v, g.values[v].nbytes) for i in nodes for v in g.node[i].outputs if _leaves(g, v, nodes))
+    written = ((v, g.values[v].nbytes) for n in ordered for v in n.outputs if _leaves(g, v, nodes))
     return [*read.items(), *written]
 
 
