@@ -140,6 +140,10 @@ class Fn:
         """`a`, with poison replaced by an arbitrary but fixed value."""
         return self.emit(f"freeze {a}", a.type)
 
+    def opaque(self, a: Reg) -> Reg:
+        """`a` as a value of which the optimizer knows nothing."""
+        return self.emit(f'call {a.type} asm "", "=r,0"({a})', a.type)
+
     # -- vectors ---------------------------------------------------------------------------------------------
 
     def splat(self, scalar: Reg, count: int) -> Reg:

@@ -167,7 +167,12 @@ class _Tiles:
         if (s.hi - s.lo) % width == 0:
             return
         with fn.when(fn.icmp("slt", at, hi)):
-            left = fn.splat(fn.op("sub", hi, at), width)
+            left = fn.op("sub", hi, at)
+            if (s.hi - s.lo) % width == 1:
+                # Where LLVM 22 knows that one lane is active, it makes a masked store of 16-bit elements a
+                # scalar one of 32 bits.
+                left = fn.opaque(left)
+            left = fn.splat(left, width)
             fn.active = fn.icmp("slt", fn.lane_ids("i64", width), left)
             self._body(s.body, _Env({**env.vars, s.var: at}, dict(env.regs), 0))
             fn.active = None
