@@ -15,6 +15,7 @@ from fusebound.engine import guards
 from fusebound.engine.build import build
 from fusebound.engine.contest import loses
 from fusebound.engine.route import Route, make
+from fusebound.engine.settle import settle
 from fusebound.errors import CaptureError, FallbackError, FuseboundError
 from fusebound.plan.greedy import plan as make_plan
 from fusebound.plan.plan import Plan
@@ -162,7 +163,7 @@ class CompiledFunction:
     def _make(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialization:
         try:
             captured = capture(self.fn, args, kwargs)
-            executable = self._build(captured)
+            executable = self._build(captured, args, kwargs)
         except CaptureError as error:
             return Specialization(None, None, (), str(error))
         except FuseboundError as error:
@@ -177,14 +178,16 @@ class CompiledFunction:
             return Specialization(captured, None, (), "measured: eager is faster on these inputs")
         return Specialization(captured, executable, written, "")
 
-    def _build(self, captured: Captured) -> Executable:
+    def _build(self, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> Executable:
         o = self.options
         target = get(o.hardware)
         plan = make_plan(
             captured.graph, target=target, policy=o.policy, numerics=o.numerics, tau=o.tau,
             expected_calls=o.expected_calls,
         )  # fmt: skip
-        return build(plan, captured, target=target)
+        if not o.contest:
+            return build(plan, captured, target=target)
+        return settle(plan, captured, args, kwargs, target=target)
 
 
 def compile(fn: Callable[..., Any], options: Options) -> CompiledFunction:

@@ -1,4 +1,4 @@
-"""The measured gate for a whole function: both forms run on the user's inputs, the slower one is dropped."""
+"""The measured gate: kernels run against the operators that they replace, on the user's inputs; losers go."""
 
 from __future__ import annotations
 
@@ -9,30 +9,52 @@ from typing import Any
 import torch
 
 from fusebound.capture.torch import Captured
+from fusebound.plan.dissolve import Measured
 from fusebound.runtime.executable import Executable
 
 ROUNDS = 5
 BUDGET_S = 0.3
-"""Time after which no further round starts: a function this slow is decided by fewer rounds."""
+"""Time after which no further round starts: what is this slow is decided by fewer rounds."""
+
+
+def contest(exe: Executable, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Measured]:
+    """Best times in microseconds of every kernel group and of its operators through the framework, interleaved.
+
+    Groups that write into an input are left out: their operators cannot be run twice on the user's data.
+    """
+    inputs = captured.bind(args, kwargs)
+    found: dict[str, Measured] = {}
+    with torch.no_grad():
+        for group, fused, eager in exe.duels(inputs):
+            times = _interleaved((fused, eager))
+            found[group] = Measured(times[0] * 1e6, times[1] * 1e6)
+    return found
 
 
 def loses(exe: Executable, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the executable's best time is above eager's best, in interleaved rounds.
+    """Whether the whole executable's best time is above the function's best.
 
     Functions that draw random numbers are not run twice: the caller's generator would move.
     """
     if any(u.kind == "random" for u in captured.graph.user_ops):
         return False
-    fused, eager = (lambda: exe(*args, **kwargs)), (lambda: captured.fn(*args, **kwargs))
-    best = [float("inf"), float("inf")]
-    start = time.perf_counter()
     with torch.no_grad():
-        for _ in range(ROUNDS):
-            for i, f in enumerate((fused, eager)):
-                best[i] = min(best[i], _time(f))
-            if time.perf_counter() - start > BUDGET_S:
-                break
-    return best[0] > best[1]
+        times = _interleaved((lambda: exe(*args, **kwargs), lambda: captured.fn(*args, **kwargs)))
+    return times[0] > times[1]
+
+
+def _interleaved(forms: Sequence[Callable[[], Any]]) -> list[float]:
+    """Best seconds of each form over some rounds, the first of which only warms up."""
+    best = [float("inf")] * len(forms)
+    start = time.perf_counter()
+    for round in range(ROUNDS + 1):
+        for i, f in enumerate(forms):
+            t = _time(f)
+            if round:
+                best[i] = min(best[i], t)
+        if round and time.perf_counter() - start > BUDGET_S:
+            break
+    return best
 
 
 def _time(f: Callable[[], Any]) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -51,7 +52,7 @@ class Executable:
         self._slot = {v: i for i, v in enumerate(graph.values)}
         self._inputs = [self._slot[v] for v in graph.input_ids]
         targets = {m.source: m.target for m in graph.mutations}
-        direct = self._direct(graph, plan, kernels)
+        direct = self._direct_values = self._direct(graph, plan, kernels)
         self._steps: list[tuple[Group, Step]] = []
         for group in plan.groups:
             if group.id in kernels:
@@ -107,6 +108,21 @@ class Executable:
                 self._finish(env)
         return {g: statistics.median(s) for g, s in samples.items()}
 
+    def duels(self, inputs: Sequence[Any]) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
+        """Walk through the plan once; for every kernel group, yield two ways to compute it where its inputs are ready:
+        the kernel, and its operators through the framework. The kernel's results are kept. Groups that write into
+        an input are run but not offered."""
+        env = self._start(inputs)
+        graph = self.captured.graph
+        for (group, step), drop in zip(self._steps, self._drop, strict=True):
+            if group.is_kernel and not any(v in self._direct_values for v in group.outputs):
+                apart = [framework_step(graph, graph.user[u], self._slot, self.captured) for u in group.users]
+                scratch = list(env)
+                yield group.id, partial(step, env), partial(_run_all, apart, scratch)
+            step(env)
+            for i in drop:
+                env[i] = None
+
     def _start(self, inputs: Sequence[Any]) -> list[Any]:
         env: list[Any] = [None] * len(self._slot)
         for slot, value in zip(self._inputs, inputs, strict=True):
@@ -145,6 +161,11 @@ class Executable:
             if v not in keep:
                 drops[i].append(self._slot[v])
         return drops
+
+
+def _run_all(steps: Sequence[Step], env: list[Any]) -> None:
+    for step in steps:
+        step(env)
 
 
 def _views_of(graph: Graph, value: str) -> set[str]:

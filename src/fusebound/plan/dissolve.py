@@ -1,0 +1,72 @@
+"""A plan without some of its kernels: what measuring taught, written back into the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from fusebound.analysis.alias import is_view
+from fusebound.analysis.group import boundary
+from fusebound.analysis.traffic import unfused_bytes
+from fusebound.plan.plan import Cut, Group, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Microseconds of one group: as a kernel, and its operators through the framework."""
+
+    fused_us: float
+    eager_us: float
+
+    @property
+    def loses(self) -> bool:
+        return self.fused_us > self.eager_us
+
+
+def dissolve(plan: Plan, measured: Mapping[str, Measured]) -> Plan:
+    """The plan with the kernels that measured slower than eager run by the framework, each cut with its evidence.
+
+    `measured` is by group id; groups that are not in it, or that did not lose, stay as they are.
+    """
+    lost = {i: m for i, m in measured.items() if m.loses}
+    if not lost:
+        return plan
+    groups: list[Group] = []
+    cuts = list(plan.cuts)
+    for group in plan.groups:
+        if group.id not in lost:
+            groups.append(group)
+            continue
+        groups += _apart(plan, group)
+        cuts += _cuts(plan, group, lost[group.id])
+    predicted = round(sum(g.predicted_us for g in groups), 4)
+    gap = round(1 - plan.lower_bound_us / predicted, 4) if predicted else 0.0
+    return replace(plan, groups=tuple(groups), cuts=tuple(cuts), predicted_us=predicted, gap=gap)
+
+
+def _apart(plan: Plan, group: Group) -> Iterator[Group]:
+    """One framework step per operator, in the graph's order."""
+    g = plan.graph
+    share = group.predicted_us / max(len(group.users), 1)
+    for k, name in enumerate(group.users):
+        nodes = tuple(n.id for n in g.members[name])
+        inputs, outputs = boundary(g, nodes)
+        size = unfused_bytes(g, (name,))
+        busy = not is_view(g, g.user[name])
+        yield Group(
+            f"{group.id}.{k}", "framework", (name,), nodes, inputs, outputs, round(share * busy, 4), size, size, int(busy)
+        )  # fmt: skip
+
+
+def _cuts(plan: Plan, group: Group, m: Measured) -> Iterator[Cut]:
+    g = plan.graph
+    text = f"measured slower as one kernel: {m.fused_us:.3g} µs against {m.eager_us:.3g} µs"
+    seen: set[tuple[str, str]] = set()
+    for i in group.nodes:
+        n = g.node[i]
+        for v in n.inputs:
+            p = g.producer.get(v)
+            if p is None or p.id not in group.nodes or p.user == n.user or (p.user, v) in seen:
+                continue
+            seen.add((p.user, v))
+            yield Cut(p.user, n.user, v, "F405", text, 2 * g.values[v].nbytes, round(m.fused_us - m.eager_us, 4))
