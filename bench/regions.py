@@ -2,9 +2,9 @@
 
     python bench/regions.py [FOLDER] [--limit 40] [--rounds 15] [--json out.json]
 
-FOLDER holds `regions.py` and `regions/*.json` (by default `../shared/corpus`). A region is slower if fused loses
-by more than 2 % and 0.5 µs in three interleaved runs; `noise` counts regions on which eager loses to a second
-eager in the first of them.
+FOLDER holds `regions.py` and `regions/*.json` (by default `../shared/corpus`). A region is slower if fused
+loses by more than 2 % and 0.5 µs in three interleaved runs; `noise` counts regions on which eager loses to a
+second eager in the first of them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def verify(
     tau: float | None = None,
     special: bool = True,
     seed: int = 0,
-    budget_s: float = 60.0,
+    budget_s: float = 20.0,
 ) -> VerifyResult:
     """Compare `exe` with eager (`captured.fn` unless given) and the oracle; DESIGN §4.2 has the rule.
 

@@ -134,38 +134,50 @@ def _mask_rows(leaf: Leaf) -> None:
 
 
 def boundary_variants(args: Sequence[object]) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Calls with the given tensors' structure at boundary sizes and layouts: (label, arguments).
+    """Calls with the given arguments at boundary sizes and in other layouts: (label, arguments).
 
-    Every axis as long as the longest one of the first tensor is resized alike, so that shapes keep agreeing.
-    The function may refuse a shape; then the caller compares the errors.
+    Every axis as long as the last (then the first) axis of the first tensor is resized alike, so that
+    shapes keep agreeing. A function may refuse a shape; the caller has to ask eager first.
     """
     first = next((a for a in args if isinstance(a, torch.Tensor) and a.dim()), None)
     if first is None:
         return
-    size = first.shape[-1]
     for n in (0, *BOUNDARY_SIZES):
-        yield f"size {n}", tuple(_resized(a, size, n) for a in args)
-    yield "transposed", tuple(_transposed(a) for a in args)
-    yield "strided", tuple(_every_second(a) for a in args)
+        yield f"last axis {n}", tuple(_resized(a, first.shape[-1], n) for a in args)
+    if first.dim() > 1 and first.shape[0] != first.shape[-1]:
+        for n in (0, 1, 3):
+            yield f"first axis {n}", tuple(_resized(a, first.shape[0], n) for a in args)
+    for label, change in _LAYOUTS.items():
+        yield label, tuple(change(a) if isinstance(a, torch.Tensor) else a for a in args)
 
 
 def _resized(a: object, size: int, n: int) -> object:
-    if not isinstance(a, torch.Tensor):
+    if not isinstance(a, torch.Tensor) or not a.dim() or not a.numel():
         return a
-    index = [torch.arange(n) % s if s == size else torch.arange(s) for s in a.shape]
-    return a[torch.meshgrid(*index, indexing="ij")] if index else a.clone()
+    for axis, length in enumerate(a.shape):
+        if length == size:
+            a = a.index_select(axis, torch.arange(n) % length)
+    return a
 
 
-def _transposed(a: object) -> object:
-    if not isinstance(a, torch.Tensor) or a.dim() < 2:
-        return a
-    return a.transpose(-1, -2).contiguous().transpose(-1, -2)
+def _transposed(a: torch.Tensor) -> torch.Tensor:
+    return a.transpose(-1, -2).contiguous().transpose(-1, -2) if a.dim() > 1 else a.clone()
 
 
-def _every_second(a: object) -> object:
-    if not isinstance(a, torch.Tensor) or not a.dim():
-        return a
-    wide = a.new_zeros((*a.shape[:-1], 2 * a.shape[-1] + 1))
-    view = wide[..., 1::2]
-    view.copy_(a)
-    return view
+def _every_second(a: torch.Tensor) -> torch.Tensor:
+    """Elements two apart, from an odd offset."""
+    if not a.dim():
+        return a.clone()
+    view = a.new_zeros((*a.shape[:-1], 2 * a.shape[-1] + 1))[..., 1::2]
+    return view.copy_(a)
+
+
+def _expanded(a: torch.Tensor) -> torch.Tensor:
+    """The first row of every axis but the last, repeated by a stride of 0."""
+    if a.dim() < 2 or not a.numel():
+        return a.clone()
+    row = a[(0,) * (a.dim() - 1)].clone()
+    return row.expand(a.shape)
+
+
+_LAYOUTS = {"transposed": _transposed, "every second element": _every_second, "expanded rows": _expanded}

@@ -1,0 +1,124 @@
+"""The values that programs are verified on: valid, varied, and in the tensors that the user gave."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.unit.verify.programs import trace
+
+from fusebound.verify.call import Leaf
+from fusebound.verify.inputs import BOUNDARY_SIZES, GIVEN, LIKE, SPECIAL_SETS, boundary_variants, fill, floats
+from fusebound.verify.shapes import verify_shapes
+
+
+def leaf(t: torch.Tensor, name: str = "x", kind: str = "user") -> Leaf:
+    return Leaf(name, kind, t)
+
+
+def test_integers_stay_in_the_range_given_and_bools_vary() -> None:
+    i, b = torch.tensor([3, 9, 5] * 20), torch.zeros(200, dtype=torch.bool)
+    fill([leaf(i), leaf(b, "b")], LIKE, 0)
+    assert i.min() >= 3 and i.max() <= 9 and len(i.unique()) > 3
+    assert 20 < int(b.sum()) < 180
+
+
+def test_constants_and_equal_integers_keep_their_values() -> None:
+    c, n = torch.arange(4.0), torch.full((5,), 7)
+    fill([leaf(c, "c", "const"), leaf(n, "n")], LIKE, 0)
+    assert torch.equal(c, torch.arange(4.0)) and torch.equal(n, torch.full((5,), 7))
+
+
+def test_values_like_the_given_ones() -> None:
+    x = torch.randn(1000) * 3 + 50
+    p = torch.rand(1000)
+    var = torch.ones(1000)
+    fill([leaf(x), leaf(p, "p"), leaf(var, "bn.running_var", "buffer")], LIKE, 1)
+    assert 49 < x.mean() < 51 and 2 < x.std() < 4
+    assert p.min() >= 0 and var.min() >= 0.1
+
+
+def test_masks_stay_where_they_are() -> None:
+    m = torch.where(torch.rand(64) < 0.5, torch.tensor(0.0), torch.tensor(float("-inf")))
+    lowest = torch.full((4,), torch.finfo(torch.float32).min)
+    where, before = m.isinf(), lowest.clone()
+    fill([leaf(m), leaf(lowest, "lowest")], LIKE, 0)
+    assert torch.equal(m.isinf(), where) and torch.equal(lowest, before)
+
+
+def test_special_values_of_every_class_appear_and_some_rows_have_none() -> None:
+    x = torch.randn(64, 100)
+    fill([leaf(x)], "special values", 0)
+    assert x.isnan().any() and (x == float("inf")).any() and (x == float("-inf")).any()
+    zero = x == 0
+    assert (zero & x.signbit()).any() and (zero & ~x.signbit()).any()
+    tiny = (x != 0) & (x.abs() < torch.finfo(torch.float32).smallest_normal)
+    assert tiny.any() and x[::4].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", SPECIAL_SETS)
+def test_every_set_fits_every_type(dtype: torch.dtype, kind: str) -> None:
+    x = torch.randn(12, 20).to(dtype)
+    before = x.clone()
+    fill([leaf(x)], kind, 3)
+    assert not torch.equal(x, before)
+    again = before.clone()
+    fill([leaf(again)], kind, 3)
+    assert torch.equal(again.nan_to_num(), x.nan_to_num())
+    if kind == "-inf rows":
+        assert (x[::3] == float("-inf")).all() and x[1].isfinite().all()
+
+
+def test_weights_beside_data_get_ordinary_values() -> None:
+    x, w = torch.randn(12, 20), torch.ones(20)
+    fill([leaf(x), leaf(w, "w")], "special values", 0)
+    assert w.isfinite().all() and not x.isfinite().all()
+
+
+def test_shared_memory_and_strides_stay() -> None:
+    base = torch.zeros(10, 10)
+    a, b = base.t()[2:], base.expand(3, 10, 10)
+    fill([leaf(a, "a"), leaf(b, "b")], LIKE, 0)
+    assert a.stride() == (1, 10) and b.stride() == (0, 10, 1)
+    assert torch.equal(a, b[1].t()[2:]) and base.abs().sum() > 0
+
+
+def test_special_sets_need_floating_data() -> None:
+    assert floats([leaf(torch.ones(2))])
+    assert not floats([leaf(torch.ones(2, dtype=torch.int64)), leaf(torch.ones(2), "w", "param")])
+    assert GIVEN not in SPECIAL_SETS
+
+
+def test_boundary_variants_keep_shapes_in_agreement() -> None:
+    x, w = torch.randn(6, 40), torch.randn(40)
+    seen = {}
+    for label, (a, b, k) in boundary_variants((x, w, 3)):
+        assert a.shape[-1] == b.shape[-1] and k == 3
+        seen[label] = a
+    assert {f"last axis {n}" for n in (0, *BOUNDARY_SIZES)} <= seen.keys() and "first axis 1" in seen
+    assert seen["transposed"].stride() == (1, 6) and seen["every second element"].stride() == (81, 2)
+    assert seen["expanded rows"].stride() == (0, 1) and seen["transposed"].shape == x.shape
+
+
+def test_a_function_is_verified_at_every_size_that_eager_takes() -> None:
+    def fn(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x * w).relu()
+
+    def forgets_the_tail(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = fn(x, w)
+        y[..., x.shape[-1] // 16 * 16 :] += 1
+        return y
+
+    args = (torch.randn(4, 40), torch.randn(40))
+    right = verify_shapes(lambda a: (fn, trace(fn, *a)), fn, args)
+    assert all(c.ok for c in right) and len(right) > 10
+    wrong = {c.variant: c.ok for c in verify_shapes(lambda a: (forgets_the_tail, trace(fn, *a)), fn, args)}
+    assert not wrong["last axis 17"] and wrong["last axis 16"]
+
+
+def test_sizes_that_eager_refuses_are_listed() -> None:
+    linear = torch.nn.Linear(40, 3)
+    found = verify_shapes(lambda a: (linear, trace(linear, *a)), linear, (torch.randn(4, 40),))
+    refused = {c.variant: c.refused for c in found if c.refused}
+    assert "last axis 17" in refused and "mat1 and mat2" in refused["last axis 17"]
+    assert any(c.result and c.result.ok for c in found)

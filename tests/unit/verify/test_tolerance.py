@@ -1,0 +1,129 @@
+"""The rule of DESIGN §4.2 on made-up errors, and ULPs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fusebound.verify.tolerance import Exact, measure, pooled, rule, ulp
+
+EXACT = torch.linspace(1.0, 1.9, 4096, dtype=torch.float64)
+STEP = 2.0**-23
+
+
+def ruling(fused: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor = EXACT, **kwargs):
+    return rule(measure(fused, eager, Exact(exact)), **kwargs)
+
+
+def off(by: torch.Tensor | float) -> torch.Tensor:
+    return (EXACT + by).float()
+
+
+NOISE = torch.randn(4096, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"),
+    [
+        (1.0, torch.float32, 2.0**-23),
+        (1.99, torch.float32, 2.0**-23),
+        (-2.0, torch.float32, 2.0**-22),
+        (0.0, torch.float32, 2.0**-149),
+        (1e-40, torch.float32, 2.0**-149),
+        (1.0, torch.bfloat16, 2.0**-7),
+        (1.0, torch.float16, 2.0**-10),
+        (1.0, torch.float64, 2.0**-52),
+        (1e300, torch.float32, 2.0**104),
+    ],
+)
+def test_ulp(value: float, dtype: torch.dtype, expected: float) -> None:
+    assert ulp(torch.tensor([value], dtype=torch.float64), dtype).item() == expected
+
+
+def test_equal_bits_are_equal() -> None:
+    assert ruling(EXACT.float(), EXACT.float()).verdict == "equal"
+
+
+def test_within_two_ulp_of_the_truth_is_fine_however_good_eager_is() -> None:
+    assert ruling(off(1.5 * STEP), EXACT.float()).verdict == "as eager"
+    assert ruling(off(3 * STEP), EXACT.float()).verdict == "worse"
+
+
+def test_a_quarter_more_than_eager_is_fine() -> None:
+    eager = off(100 * STEP * NOISE)
+    assert ruling(off(-120 * STEP * NOISE), eager).verdict == "as eager"
+    assert ruling(off(-135 * STEP * NOISE), eager).verdict == "worse"
+    assert ruling(off(-60 * STEP * NOISE), eager).verdict == "nearer fp64"
+
+
+def test_one_element_far_off_is_worse() -> None:
+    eager = off(3 * STEP * NOISE)
+    fused = eager.clone()
+    fused[5] += 40 * STEP
+    found = ruling(fused, eager)
+    assert found.verdict == "worse" and "max error" in found.detail
+
+
+def test_a_tail_is_judged_alone() -> None:
+    exact = EXACT[:4000].reshape(10, 400)
+    eager = (exact + 3 * STEP * NOISE[:4000].reshape(10, 400)).float()
+    fused = eager.clone()
+    fused[:, -16:] += 9 * STEP
+    # Over the whole output the error is still within a quarter of eager's.
+    errors = measure(fused, eager, Exact(exact))
+    assert errors.whole.fused_rms < 1.25 * errors.whole.eager_rms
+    assert rule(errors).verdict == "worse" and rule(errors).detail.startswith("tail")
+
+
+@pytest.mark.parametrize(
+    ("fused", "eager", "exact", "ok"),
+    [
+        (math.nan, 1.0, 1.0, False),
+        (math.inf, 3e38, 3e38, False),
+        (-0.0, 0.0, 0.0, False),
+        (0.0, -0.0, 0.0, True),
+        (0.0, 0.0, -0.0, True),
+        (1.0, math.nan, 1.0, True),
+        (math.inf, math.inf, 3e38, True),
+        (-math.inf, math.inf, math.inf, False),
+        (math.inf, math.nan, 3e38, True),
+        (math.nan, math.nan, math.nan, True),
+        (math.inf, math.nan, math.nan, False),
+    ],
+)
+def test_classes_are_the_reference_s_or_eager_s(fused: float, eager: float, exact: float, ok: bool) -> None:
+    f, e = (torch.tensor([v, 1.0]) for v in (fused, eager))
+    found = ruling(f, e, torch.tensor([exact, 1.0], dtype=torch.float64))
+    assert found.ok is ok, found
+    assert ok or found.verdict == "class changed"
+
+
+def test_integers_equal_eager_s_except_on_a_tie() -> None:
+    eager, exact = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4])
+    assert ruling(torch.tensor([1, 2, 3]), eager, exact).verdict == "equal"
+    assert ruling(torch.tensor([1, 2, 4]), eager, exact).verdict == "as eager"
+    assert ruling(torch.tensor([1, 2, 5]), eager, exact).verdict == "worse"
+    assert ruling(torch.tensor([0, 2, 3]), eager, exact).verdict == "worse"
+
+
+def test_draws_are_pooled() -> None:
+    lucky = measure(off(3 * STEP)[:4], EXACT.float()[:4], Exact(EXACT[:4]))
+    usual = measure(off(3 * STEP)[:4], off(3 * STEP)[:4], Exact(EXACT[:4]))
+    assert rule(lucky).verdict == "worse" and rule(pooled([lucky, *[usual] * 7])).ok
+    with pytest.raises(ValueError, match="no draws"):
+        pooled([])
+
+
+def test_complex_numbers_are_two_floats() -> None:
+    z = torch.complex(EXACT.float(), EXACT.float())
+    wrong = z.clone()
+    wrong[3] += 1e-3j
+    exact = torch.complex(EXACT, EXACT)
+    assert ruling(z, z, exact).verdict == "equal" and ruling(wrong, z, exact).verdict == "worse"
+
+
+def test_empty_outputs_are_equal() -> None:
+    empty = torch.empty(0, 5)
+    assert ruling(empty, empty, empty.double()).verdict == "equal"
