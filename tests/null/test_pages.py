@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fusebound import target
-from fusebound.analysis.simulate import needed, simulate
+from fusebound.analysis.numerics import needs_simulation
+from fusebound.analysis.simulate import simulate
 from fusebound.errors import UsageError
 from fusebound.gates import pages
 from fusebound.gates.base import OK, Facts
@@ -27,7 +28,7 @@ def _facts(e: Example) -> Facts:
     s = e.settings
     tau = float(s["tau"]) if "tau" in s else None
     nodes = e.candidate().nodes
-    found = simulate(e.graph, nodes) if needed(e.graph, nodes, tau) else None
+    found = simulate(e.graph, nodes) if needs_simulation(e.graph, nodes, tau, whole=False) else None
     return Facts(
         target.get(s.get("hardware", "cpu-avx2")),
         numerics=s.get("numerics", "accurate"),

@@ -132,6 +132,14 @@ def reductions(g: Graph, nodes: Collection[str]) -> tuple[Node, ...]:
     )
 
 
+def needs_simulation(g: Graph, nodes: Collection[str], tau: float | None, whole: bool) -> bool:
+    """Whether a candidate's error must be simulated.
+
+    Under a τ always; else where roundings vanish and, once a group is `whole`, where a sum is reordered.
+    """
+    return tau is not None or bool(rounding_points(g, nodes)) or (whole and bool(reductions(g, nodes)))
+
+
 def reduces(g: Graph, nodes: Collection[str]) -> bool:
     """Whether any primitive inside reduces an axis."""
     return any((s := spec_of(g.node[i].op)) is not None and s.cls == "reduce" for i in nodes)

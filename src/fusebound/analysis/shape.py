@@ -20,7 +20,7 @@ def structure(g: Graph, nodes: Collection[str]) -> Key:
         for v in n.outputs:
             number[v] = len(number)
         wiring = tuple(number[v] for v in n.inputs)
-        rows.append((n.op, wiring, n.attrs, tuple(_type(g.values[v]) for v in n.outputs)))
+        rows.append((n.op, wiring, repr(n.attrs), tuple(_type(g.values[v]) for v in n.outputs)))
     return (*rows, tuple(number[v] for v in outputs))
 
 

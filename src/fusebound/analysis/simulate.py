@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fusebound.analysis import datasets
 from fusebound.analysis.group import boundary
 from fusebound.analysis.interpret import evaluate, rounded
-from fusebound.analysis.memo import per_graph
-from fusebound.analysis.numerics import ErrorFacts, rounding_points
+from fusebound.analysis.numerics import ErrorFacts
+from fusebound.analysis.shape import Key, structure
 from fusebound.analysis.shrink import Shapes, shrink
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph
@@ -21,18 +21,31 @@ from fusebound.ir.graph import Graph
 Array = NDArray[Any]
 
 
-def needed(g: Graph, nodes: frozenset[str], tau: float | None) -> bool:
-    """Whether a candidate's error must be simulated: under a τ always, else when roundings vanish in it."""
-    return tau is not None or bool(rounding_points(g, nodes))
+_KNOWN: dict[Key, tuple[int, ErrorFacts] | None] = {}
+"""Results by the structure of the group, so that the layers of a model are simulated once."""
+
+MAX_KNOWN = 1024
 
 
-@per_graph
 def simulate(g: Graph, nodes: frozenset[str]) -> ErrorFacts | None:
     """The worst output on the worst data set, or None where the group cannot be simulated.
 
     `difference` is taken over ordinary (normal) data only: it is an absolute figure, and a wide range would
     set it. Sums are float32 pairwise for eager and float64 for the fused kernel.
     """
+    key = structure(g, nodes)
+    if key not in _KNOWN:
+        if len(_KNOWN) >= MAX_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = _worst(g, nodes)
+    found = _KNOWN[key]
+    if found is None:
+        return None
+    place, facts = found
+    return replace(facts, output=boundary(g, nodes)[1][place])
+
+
+def _worst(g: Graph, nodes: frozenset[str]) -> tuple[int, ErrorFacts] | None:
     shapes = shrink(g, nodes)
     if shapes is None:
         return None
@@ -45,7 +58,7 @@ def simulate(g: Graph, nodes: frozenset[str]) -> ErrorFacts | None:
         return None
     worst = max(found, key=_badness)
     difference = max((f.difference for f in found if f.data == "normal"), default=0.0)
-    return replace(worst, difference=difference)
+    return boundary(g, nodes)[1].index(worst.output), replace(worst, difference=difference)
 
 
 def _badness(f: ErrorFacts) -> tuple[bool, float]:

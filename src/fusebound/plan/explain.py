@@ -119,5 +119,5 @@ def _judged(
     owner: dict[str, frozenset[str]], fused: bool | None,
 ) -> Why:  # fmt: skip
     c = with_views(g, roles(g), one, two, owner)
-    judgement = judge_simulated(c, facts, simulator(None, facts))
+    judgement = judge_simulated(c, facts, simulator(None))
     return Why(a, b, judgement, c.saved_bytes, c.users(), fused)

@@ -49,9 +49,9 @@ class Search:
     never: dict[int, dict[int, Judgement]] = field(default_factory=dict[int, dict[int, Judgement]])
 
     def run(self) -> None:
-        """Merge until no candidate passes, then charge every finished group with its compile time.
+        """Merge until no candidate passes, then judge every finished group as a whole.
 
-        Where a group does not pay, its operators are tried once more with each merge charged on its own.
+        Where one is refused, its operators are tried once more with each merge judged in full.
         """
         self._grow()
         if self._charge():
@@ -67,7 +67,7 @@ class Search:
                 break
 
     def _charge(self) -> bool:
-        """Dissolve groups whose kernel saves less over the expected calls than it costs to compile."""
+        """Dissolve groups that a look at the whole refuses: compile time, the error of its reductions."""
         merged = [i for i in self.groups.live() if len(self.groups.users[i]) > 1]
         keys = {i: structure(self.g, self.groups.nodes[i]) for i in merged}
         copies = Counter(keys.values())
@@ -83,13 +83,15 @@ class Search:
         return True
 
     def _pays(self, group: int, facts: Facts) -> bool:
+        """Whether a finished group is right and worth its compilation; a refusal goes on the record."""
         c = Candidate(self.g, self.groups.nodes[group], frozenset(), acyclic=True)
         judgement = judge_simulated(c, facts, self.simulate)
-        if not judgement.gain and not self._required(c):
+        kept = bool(judgement.precision) and (bool(judgement.gain) or self._required(c))
+        if not kept:
             busy = [u.name for u in busy_users(self.g, c.nodes)]
             step = len(self.decisions)
             self.decisions.append(Decision(step, busy[0], busy[-1], False, judgement, len(c.users())))
-        return bool(judgement.gain) or self._required(c)
+        return kept
 
     def _required(self, c: Candidate) -> bool:
         """Whether a rule of the user's holds this group together, whatever it costs."""
@@ -176,7 +178,7 @@ def plan(
     if numerics not in ("accurate", "eager"):
         raise UsageError(f"unknown numerics {numerics!r}", hint="accurate or eager")
     given = Facts(target, numerics, tau, expected_calls, policy)
-    search = Search(graph, given, roles(graph), Contracted(graph), simulator(facts, given), rules)
+    search = Search(graph, given, roles(graph), Contracted(graph), simulator(facts), rules)
     if policy.startswith("textbook"):
         _textbook(search, strict=policy == "textbook-strict")
     elif policy != "none":

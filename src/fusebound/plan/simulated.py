@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from fusebound.analysis.numerics import ErrorFacts
+from fusebound.analysis.numerics import ErrorFacts, needs_simulation
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.decide import NO_RULES, Judgement, judge
 from fusebound.gates.override import Rules
@@ -15,23 +15,26 @@ Simulate = Callable[[Graph, frozenset[str]], ErrorFacts | None]
 GivenFacts = Mapping[frozenset[str], ErrorFacts] | Simulate | None
 
 
-def simulator(given: GivenFacts, facts: Facts) -> Simulate:
-    """How a run learns a candidate's error: from what it is given, else by simulating those that need it."""
+def simulator(given: GivenFacts) -> Simulate:
+    """How a run learns a candidate's error: from what it is given, else by simulating it."""
     if callable(given):
         return given
     if given is not None:
         return lambda _, nodes: given.get(nodes)
 
     def run(g: Graph, nodes: frozenset[str]) -> ErrorFacts | None:
-        from fusebound.analysis.simulate import needed, simulate
+        from fusebound.analysis.simulate import simulate
 
-        wanted = facts.numerics == "accurate" and needed(g, nodes, facts.tau)
-        return simulate(g, nodes) if wanted else None
+        return simulate(g, nodes)
 
     return run
 
 
 def judge_simulated(c: Candidate, facts: Facts, simulate: Simulate, rules: Rules = NO_RULES) -> Judgement:
-    """All four gates on a candidate, with its simulated error among the facts."""
-    found = simulate(c.graph, c.nodes)
-    return judge(c, facts if found is None else replace(facts, simulated={c.nodes: found}), rules)
+    """All four gates on a candidate, with its simulated error among the facts where one is needed."""
+    whole = not facts.growing
+    if facts.numerics == "accurate" and needs_simulation(c.graph, c.nodes, facts.tau, whole):
+        found = simulate(c.graph, c.nodes)
+        if found is not None:
+            facts = replace(facts, simulated={c.nodes: found})
+    return judge(c, facts, rules)

@@ -10,9 +10,9 @@ from tests.unit.plan.graphs import Sketch, chain, nodes
 
 from fusebound.analysis import datasets
 from fusebound.analysis.interpret import evaluate, rounded
-from fusebound.analysis.numerics import jump_after, rounding_points
+from fusebound.analysis.numerics import jump_after, needs_simulation, rounding_points
 from fusebound.analysis.shrink import MAX_ELEMENTS, shrink
-from fusebound.analysis.simulate import needed, simulate
+from fusebound.analysis.simulate import simulate
 from fusebound.ir.graph import Graph
 from fusebound.ir.ops import OPS
 
@@ -118,7 +118,8 @@ def test_a_fused_half_chain_is_nearer_to_float64_than_eager(dtype: str) -> None:
     f = simulate(g, nodes(g, "add", "mul", "tanh"))
     assert f is not None and f.no_worse and not f.class_changes
     assert 0 < f.fused_rms < f.eager_rms
-    assert needed(g, nodes(g, "add", "mul"), None) and not needed(g, nodes(g, "add"), None)
+    assert needs_simulation(g, nodes(g, "add", "mul"), None, whole=False)
+    assert not needs_simulation(g, nodes(g, "add"), None, whole=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -126,7 +127,8 @@ def test_a_full_width_chain_is_bit_equal(dtype: str) -> None:
     g = chain(dtype)
     f = simulate(g, frozenset(g.node))
     assert f is not None and f.difference == 0 and f.fused_max == f.eager_max
-    assert not needed(g, frozenset(g.node), None) and needed(g, frozenset(g.node), 0.1)
+    assert not needs_simulation(g, frozenset(g.node), None, whole=True)
+    assert needs_simulation(g, frozenset(g.node), 0.1, whole=False)
 
 
 def test_half_overflow_that_only_eager_has_is_no_fault_of_the_kernel() -> None:
@@ -153,3 +155,24 @@ def test_rounding_points_and_jumps() -> None:
     assert rounding_points(g, inside) == ("mul",), "a negation rounds nothing"
     assert [p.id for p in jump_after(g, "mul", inside)] == ["neg", "eq"]
     assert jump_after(g, "mul", nodes(g, "mul", "neg")) == ()
+
+
+def test_reordered_sums_are_simulated_once_the_group_is_whole() -> None:
+    s = Sketch()
+    g = s.done(s.softmax(s.op("mul", "mul", *[s.input("x", 64, 128)] * 2)))
+    inside = frozenset(g.node)
+    assert needs_simulation(g, inside, None, whole=True)
+    assert not needs_simulation(g, inside, None, whole=False)
+    f = simulate(g, inside)
+    assert f is not None and f.no_worse and f.output == g.outputs[0]
+
+
+def test_equal_groups_are_simulated_once_but_keep_their_names() -> None:
+    s = Sketch()
+    x, y = s.input("x", 64, dtype="bfloat16"), s.input("y", 64, dtype="bfloat16")
+    for name, v in (("a", x), ("b", y)):
+        s.op(f"{name}2", "exp", s.op(f"{name}1", "mul", v, v))
+    g = s.done("a2", "b2")
+    one, two = simulate(g, nodes(g, "a1", "a2")), simulate(g, nodes(g, "b1", "b2"))
+    assert one is not None and two is not None
+    assert (one.output, two.output) == ("a2", "b2") and one.fused_rms == two.fused_rms

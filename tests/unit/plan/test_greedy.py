@@ -179,3 +179,22 @@ def test_same_input_same_plan() -> None:
 def test_unknown_settings(bad: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="unknown"):
         made(chain(), **bad)
+
+
+def test_a_whole_group_that_is_wrong_is_dissolved() -> None:
+    """mean(x²) − mean(x)² of large numbers: the kernel's sums go below zero on other rows than eager's."""
+    s = Sketch()
+    b = s.b
+    x = s.input("x", 4096, 1024)
+    b.begin("shift")
+    big = b.emit("add", x, b.const(1e4, "float32"))
+    s._end("aten.add.Scalar", (x,), big, "pointwise")
+    b.begin("spread")
+    n = b.const(1024.0, "float32")
+    square = b.emit("div", b.emit("sum", b.emit("mul", big, big), axes=(1,)), n)
+    mean = b.emit("div", b.emit("sum", big, axes=(1,)), n)
+    spread = b.emit("sqrt", b.emit("sub", square, b.emit("mul", mean, mean)))
+    s._end("user.spread.default", (big,), spread, "reduce")
+    p = made(s.done(spread))
+    assert users(p) == [("shift",), ("spread",)]
+    assert p.cuts[0].code == "F204" and "class" in p.cuts[0].message
