@@ -1,0 +1,74 @@
+"""Normalizations with what stands before and after them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.catalogue.harness import check, rand, special
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_layer_norm(dtype: torch.dtype) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.silu(F.layer_norm(x + y, (33,), w, b))
+
+    check(f, *(rand(*s, dtype=dtype, seed=i) for i, s in enumerate([(7, 33), (7, 33), (33,), (33,)])))
+
+
+def test_layer_norm_of_a_large_mean() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x * 1.5, (257,))
+
+    check(f, rand(5, 257) + 1e4)
+    check(f, special(50, 257))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rms_norm(dtype: torch.dtype) -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, (33,), w, 1e-6) * 2
+
+    check(f, rand(7, 33, dtype=dtype), rand(33, dtype=dtype))
+
+
+def test_rms_norm_written_out() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w
+
+    check(f, rand(7, 127), rand(127))
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 5, 7), (1, 16, 3), (3, 8, 4, 4)], ids=str)
+def test_group_norm(shape: tuple[int, ...]) -> None:
+    def f(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.silu(F.group_norm(x, 4, w, b))
+
+    check(f, rand(*shape), rand(shape[1]), rand(shape[1], seed=1))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_batch_norm_at_inference(layout: torch.memory_format) -> None:
+    def f(
+        x: torch.Tensor, m: torch.Tensor, v: torch.Tensor, w: torch.Tensor, b: torch.Tensor
+    ) -> torch.Tensor:
+        return F.relu(F.batch_norm(x, m, v, w, b))
+
+    x = rand(2, 17, 5, 3).to(memory_format=layout)
+    check(f, x, rand(17), rand(17).abs() + 0.1, rand(17, seed=1), rand(17, seed=2))
+
+
+def test_l2_normalize() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.normalize(x + 1, dim=-1)
+
+    check(f, rand(9, 33))
+
+
+def test_standardize() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5)
+
+    check(f, rand(9, 33))
