@@ -76,7 +76,9 @@ def narrow(ranges: Ranges, var: int, lo: int, hi: int, sizes: tuple[int, ...]) -
 class Resolver:
     """Expands values to their operands over the variables of an iteration space with the given sizes."""
 
-    def __init__(self, g: Graph, sizes: tuple[int, ...], reductions: Mapping[tuple[str, Index], Index]) -> None:
+    def __init__(
+        self, g: Graph, sizes: tuple[int, ...], reductions: Mapping[tuple[str, Index], Index]
+    ) -> None:
         self.g = g
         self.sizes = sizes
         self.reductions = reductions
@@ -192,7 +194,9 @@ class Resolver:
 
     def _no_factor(self, node: Node) -> Unresolved:
         a, b = self.shape(node.inputs[0]), self.shape(node.out)
-        return Unresolved("F502", f"the reshape {list(a)} → {list(b)} does not factor over the loops", node.id)
+        return Unresolved(
+            "F502", f"the reshape {list(a)} → {list(b)} does not factor over the loops", node.id
+        )
 
     def _cat(self, node: Node, at: Index, ranges: Ranges) -> list[Use]:
         dim = _int(node.attr("dim"))

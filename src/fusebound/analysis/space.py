@@ -13,7 +13,13 @@ from math import prod
 
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.resolve import (
-    NeedSplit, Ranges, Resolver, Unresolved, bounds, contiguous_of, interval,
+    NeedSplit,
+    Ranges,
+    Resolver,
+    Unresolved,
+    bounds,
+    contiguous_of,
+    interval,
 )  # fmt: skip
 from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.ir.graph import Graph, Node
@@ -104,7 +110,9 @@ def _unsupported(g: Graph, inside: frozenset[str]) -> Refusal | None:
         if spec is None:
             return Refusal(user.why or "F601", f"{user.label} runs through the framework", (n.id,))
         if spec.cls == "gather" and (p := g.producer.get(n.inputs[0])) is not None and p.id in inside:
-            return Refusal("F609", f"{user.label} gathers from a value that the kernel itself computes", (n.id,))
+            return Refusal(
+                "F609", f"{user.label} gathers from a value that the kernel itself computes", (n.id,)
+            )
         for v in (*n.inputs, *n.outputs):
             value = g.values[v]
             if not value.is_static:
@@ -232,7 +240,11 @@ class _Walk:
         taken = {v for e in at for v in e.vars}
         index: list[Affine] = []
         for k, size in enumerate(self._shape(n.inputs[0])):
-            e = next(kept) if k not in axes else self._known_axis(size, taken) or self._fresh(f"{n.id}.{k}", size)
+            e = (
+                next(kept)
+                if k not in axes
+                else self._known_axis(size, taken) or self._fresh(f"{n.id}.{k}", size)
+            )
             taken |= e.vars
             index.append(e)
         return tuple(index)
@@ -339,7 +351,9 @@ class _Walk:
     def _bijective(self, value: str, at: Index, ranges: Ranges) -> bool:
         """Whether the points of `at` are all points of the value, each once."""
         shape = self._shape(value)
-        if not all(interval(e, ranges, tuple(self.sizes)) == (0, n - 1) for e, n in zip(at, shape, strict=True)):
+        if not all(
+            interval(e, ranges, tuple(self.sizes)) == (0, n - 1) for e, n in zip(at, shape, strict=True)
+        ):
             return False
         flat = linear(at, contiguous_of(shape))
         step = 1
@@ -355,7 +369,9 @@ class _Walk:
     def _space(
         self, inputs: tuple[str, ...], outputs: tuple[str, ...], order: list[Node], stores: tuple[Store, ...]
     ) -> Space:
-        reduced = frozenset(v for key, index in self.reductions.items() for v in self._reduced_vars(key, index))
+        reduced = frozenset(
+            v for key, index in self.reductions.items() for v in self._reduced_vars(key, index)
+        )
         used = {v for s in self.sites.values() for at, _ in s for e in at for v in e.vars}
         outer = {v for v in used if v not in reduced}
         self._check_nesting(reduced, outer)
@@ -365,7 +381,9 @@ class _Walk:
         row = prod(self.sizes[v] for v in reduced)
         if reduced and not outer and row > MAX_SERIAL_ROW:
             n = next(n for n in order if OPS[n.op].cls == "reduce")
-            raise Unresolved("F504", f"{self._label(n)} reduces everything to one value, which needs the whole grid", n.id)
+            raise Unresolved(
+                "F504", f"{self._label(n)} reduces everything to one value, which needs the whole grid", n.id
+            )
         width = max(self.g.values[n.out].type.itemsize for n in order)
         cuts = self._cuts()
         if prod(len(c) + 1 for c in cuts.values()) > MAX_SEGMENTS:
@@ -404,10 +422,14 @@ class _Walk:
             n = self.g.producer[s.value]
             missing = outer - mine
             if missing:
-                raise Unresolved("F501", f"{self._label(n)} would be computed once per repetition of its broadcast", n.id)
+                raise Unresolved(
+                    "F501", f"{self._label(n)} would be computed once per repetition of its broadcast", n.id
+                )
             part = frozenset(mine & reduced)
             if part and part != reduced:
-                raise Unresolved("F503", f"{self._label(n)} keeps part of the axes that the group reduces", n.id)
+                raise Unresolved(
+                    "F503", f"{self._label(n)} keeps part of the axes that the group reduces", n.id
+                )
 
     def _depths(self, order: list[Node]) -> dict[str, int]:
         """How many reductions lie before each value, on the longest path inside the group."""

@@ -90,7 +90,9 @@ def compile_group(
     traffic = sum(g.values[v].nbytes for v in (*space.inputs, *space.outputs))
     stream = traffic > target.l3_bytes and jit.has_streaming_stores()
     program = lower.lower(g, nodes, space, name=name, lanes=lanes, numerics=numerics, stream=stream)
-    streams = any(isinstance(s, tile.Store) and s.streaming for n in program.nests for s in tile.statements(n.body))
+    streams = any(
+        isinstance(s, tile.Store) and s.streaming for n in program.nests for s in tile.statements(n.body)
+    )
     text = llvm.emit(program, fence=streams, isa=jit.host().isa)
     lowered = time.perf_counter()
     compiled, cached = cache.compile_cached(text, cache_dir)

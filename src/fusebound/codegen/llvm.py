@@ -10,7 +10,21 @@ from fusebound.codegen.annotations import Annotations
 from fusebound.codegen.emit import Fn, Module, Reg
 from fusebound.codegen.llvm_types import elem, lanes, vec
 from fusebound.codegen.tile import (
-    Accumulate, Accumulator, Apply, Const, Finish, Iota, Keep, Kernel, Load, Loop, Nest, Pass, Recall, Stmt, Store,
+    Accumulate,
+    Accumulator,
+    Apply,
+    Const,
+    Finish,
+    Iota,
+    Keep,
+    Kernel,
+    Load,
+    Loop,
+    Nest,
+    Pass,
+    Recall,
+    Stmt,
+    Store,
     statements,
 )  # fmt: skip
 from fusebound.ir.dtypes import DTYPES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fusebound.analysis.resolve import Ranges, Resolver, Use
 from fusebound.analysis.space import Space, Store
@@ -146,5 +147,5 @@ def segments(space: Space, variables: Iterable[int]) -> list[dict[int, tuple[int
     for v in variables:
         points = (0, *space.cuts.get(v, ()), space.dims[v])
         if len(points) > 2:
-            parts = [{**p, v: (a, b)} for p in parts for a, b in zip(points, points[1:], strict=False)]
+            parts = [{**p, v: (a, b)} for p in parts for a, b in pairwise(points)]
     return parts

@@ -53,7 +53,9 @@ def _show(plan: Plan, kernels: dict[str, Kernel]) -> None:
     level = settings.current().debug
     if level < 1:
         return
-    lines = [f"fusebound: {plan.graph.name}: {len(kernels)} kernels of {len(plan.groups)} steps, {plan.policy}"]
+    lines = [
+        f"fusebound: {plan.graph.name}: {len(kernels)} kernels of {len(plan.groups)} steps, {plan.policy}"
+    ]
     if level >= 2:
         lines += [f"  {g.id} {g.kind}: {', '.join(g.users)} ({g.predicted_us:.1f} µs)" for g in plan.groups]
     if level >= 3:

@@ -155,7 +155,9 @@ class CompiledFunction:
             if found is not None:
                 return found
             if len(self._table) >= SPECIALIZATIONS:
-                return Specialization(None, None, (), f"it was compiled for {SPECIALIZATIONS} kinds of call already")
+                return Specialization(
+                    None, None, (), f"it was compiled for {SPECIALIZATIONS} kinds of call already"
+                )
             spec = self._make(args, kwargs)
             self._table[key] = spec
             return spec

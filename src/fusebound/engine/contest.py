@@ -17,7 +17,9 @@ BUDGET_S = 0.3
 """Time after which no further round starts: what is this slow is decided by fewer rounds."""
 
 
-def contest(exe: Executable, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Measured]:
+def contest(
+    exe: Executable, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Measured]:
     """Best times in microseconds of every kernel group and of its operators through the framework, interleaved.
 
     Groups that write into an input are left out: their operators cannot be run twice on the user's data.

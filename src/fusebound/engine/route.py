@@ -38,7 +38,11 @@ def make(
     """
     if not all(isinstance(a, torch.Tensor) or guards.constant_key(a) for a in args):
         return None
-    getters = [] if captured is None else [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
+    getters = (
+        []
+        if captured is None
+        else [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
+    )
     admits = _admission(fn, args, getters)
     if admits is None:
         return None

@@ -53,9 +53,9 @@ def _apart(plan: Plan, group: Group) -> Iterator[Group]:
         inputs, outputs = boundary(g, nodes)
         size = unfused_bytes(g, (name,))
         busy = not is_view(g, g.user[name])
-        yield Group(
-            f"{group.id}.{k}", "framework", (name,), nodes, inputs, outputs, round(share * busy, 4), size, size, int(busy)
-        )  # fmt: skip
+        predicted = round(share * busy, 4)
+        id = f"{group.id}.{k}"
+        yield Group(id, "framework", (name,), nodes, inputs, outputs, predicted, size, size, int(busy))
 
 
 def _cuts(plan: Plan, group: Group, m: Measured) -> Iterator[Cut]:
@@ -69,4 +69,6 @@ def _cuts(plan: Plan, group: Group, m: Measured) -> Iterator[Cut]:
             if p is None or p.id not in group.nodes or p.user == n.user or (p.user, v) in seen:
                 continue
             seen.add((p.user, v))
-            yield Cut(p.user, n.user, v, "F405", text, 2 * g.values[v].nbytes, round(m.fused_us - m.eager_us, 4))
+            yield Cut(
+                p.user, n.user, v, "F405", text, 2 * g.values[v].nbytes, round(m.fused_us - m.eager_us, 4)
+            )

@@ -89,7 +89,9 @@ class Executable:
                 env[i] = None
         return self._finish(env)
 
-    def profile(self, args: tuple[Any, ...], rounds: int = 5, clock: Callable[[], float] | None = None) -> dict[str, float]:
+    def profile(
+        self, args: tuple[Any, ...], rounds: int = 5, clock: Callable[[], float] | None = None
+    ) -> dict[str, float]:
         """Median microseconds of every step, by group id, over some rounds."""
         import statistics
         import time

@@ -49,7 +49,9 @@ class Usage:
 class _Shelf:
     """The slots of one shape, stride and type."""
 
-    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, usage: Usage) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, usage: Usage
+    ) -> None:
         self.shape, self.strides, self.dtype = shape, strides, dtype
         self.usage = usage
         self.slots: deque[Slot] = deque()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from fusebound.codegen.emit import Fn, Reg
-from fusebound.codegen.llvm_types import elem, lanes, with_elem
+from fusebound.codegen.llvm_types import elem, with_elem
 from fusebound.codegen.math import sleef
-from fusebound.codegen.math.basic import approximate, copysign, fabs, in_double
+from fusebound.codegen.math.basic import approximate, copysign, fabs, fixed_up, has_512, in_double
 
 BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -16,17 +16,21 @@ ROUND = {"floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", 
 
 def maximum(fn: Fn, a: Reg, b: Reg) -> Reg:
     """The greater; NaN if either is. Of zeros of different sign it returns b, as eager's vector loop does."""
-    return _nan_first(fn, a, fn.select(fn.fcmp("ogt", a, b), a, b))
+    return _extreme(fn, a, b, "max", "ogt")
 
 
 def minimum(fn: Fn, a: Reg, b: Reg) -> Reg:
     """The lesser; NaN if either is. Of zeros of different sign it returns b, as eager's vector loop does."""
-    return _nan_first(fn, a, fn.select(fn.fcmp("olt", a, b), a, b))
+    return _extreme(fn, a, b, "min", "olt")
 
 
-def _nan_first(fn: Fn, a: Reg, picked: Reg) -> Reg:
-    """`picked`, but a where a is NaN (a comparison with NaN is false, so b's NaN is picked already)."""
-    return fn.select(fn.fcmp("uno", a, a), a, picked)
+def _extreme(fn: Fn, a: Reg, b: Reg, name: str, order: str) -> Reg:
+    """a where it comes first in `order`, else b, so that b's NaN is picked; then a's NaN."""
+    if has_512(fn, a):
+        kind = "pd" if elem(a.type) == "double" else "ps"
+        picked = fn.value_of(f"llvm.x86.avx512.{name}.{kind}.512", a.type, a, b, fn.const(4, "i32"))
+        return fixed_up(fn, picked, a, {"nan": "quiet"})
+    return fn.select(fn.fcmp("uno", a, a), a, fn.select(fn.fcmp(order, a, b), a, b))
 
 
 def sign(fn: Fn, x: Reg) -> Reg:
@@ -59,15 +63,15 @@ def rsqrt(fn: Fn, x: Reg) -> Reg:
 
     if elem(x.type) == "double":
         return quotient(x)
-    if "avx512f" not in fn.isa or lanes(x.type) < 16:
+    if not has_512(fn, x):
         return in_double(fn, x, quotient)
     guess = approximate(fn, "llvm.x86.avx512.rsqrt14.ps.512", x, 16)
-    # The residual of the 14-bit guess, one step of third order; ±0, inf, NaN and negatives keep the guess.
+    # The residual of the 14-bit guess, one step of third order. A guess that is 0 or not finite is right.
     error = fn.fma(fn.op("fneg", fn.op("fmul", x, guess)), guess, fn.like(1.0, x))
     slope = fn.fma(error, fn.like(0.375, x), fn.like(0.5, x))
     better = fn.fma(fn.op("fmul", guess, error), slope, guess)
-    regular = fn.op("and", fn.fcmp("ogt", x, fn.like(0.0, x)), fn.fcmp("olt", x, fn.like(math.inf, x)))
-    return fn.select(regular, better, guess)
+    right = {"nan": "quiet", "zero": "source", "-inf": "source", "+inf": "source"}
+    return fixed_up(fn, better, guess, right)
 
 
 def fmod(fn: Fn, a: Reg, b: Reg) -> Reg:

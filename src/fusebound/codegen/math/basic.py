@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fusebound.codegen.emit import Fn, Reg
-from fusebound.codegen.llvm_types import elem, lanes, with_elem
+from fusebound.codegen.llvm_types import bits, elem, lanes, with_elem
 
 FLOAT_MAGIC = 1.5 * 2.0**23
 """Added to a float32 below 2²² it leaves the nearest integer in the low bits: the cheapest rounding."""
@@ -92,3 +92,26 @@ def approximate(fn: Fn, intrinsic: str, x: Reg, width: int) -> Reg:
         return fn.join(approximate(fn, intrinsic, low, width), approximate(fn, intrinsic, high, width))
     every = fn.const((1 << width) - 1, f"i{max(width, 8)}")
     return fn.value_of(intrinsic, x.type, x, fn.const(0.0, x.type), every)
+
+
+def has_512(fn: Fn, x: Reg) -> bool:
+    """Whether the AVX-512 instructions below take x as it is."""
+    return "avx512f" in fn.isa and lanes(x.type) * bits(elem(x.type)) == 512
+
+
+def fixed_up(fn: Fn, value: Reg, source: Reg, table: dict[str, str]) -> Reg:
+    """`value`, replaced by the class of `source` (one AVX-512 instruction).
+
+    The classes are nan, zero, -inf, +inf and -finite; the replacements are source, quiet (the source's NaN, made
+    quiet), nan, -inf and +inf.
+    """
+    code = sum(_REPLACEMENTS[new] << (4 * at) for name, new in table.items() for at in _CLASSES[name])
+    wide = elem(value.type) == "double"
+    kinds = fn.const(code, with_elem(value.type, "i64" if wide else "i32"))
+    name = f"llvm.x86.avx512.mask.fixupimm.{'pd' if wide else 'ps'}.512"
+    every = fn.const(-1, f"i{lanes(value.type)}")
+    return fn.value_of(name, value.type, value, source, kinds, fn.const(0, "i32"), every, fn.const(4, "i32"))
+
+
+_CLASSES = {"nan": (0, 1), "zero": (2,), "-inf": (4,), "+inf": (5,), "-finite": (6,)}
+_REPLACEMENTS = {"source": 1, "quiet": 2, "nan": 3, "-inf": 4, "+inf": 5}

@@ -6,7 +6,7 @@ import math
 
 from fusebound.codegen.emit import Fn, Reg
 from fusebound.codegen.math import coefficients as C
-from fusebound.codegen.math.basic import bits_of, copysign, floats_of, in_double, poly
+from fusebound.codegen.math.basic import bits_of, copysign, fixed_up, floats_of, has_512, in_double, poly
 
 LN2_HIGH = 0.693145751953125  # 17 bits: k · LN2_HIGH is exact
 LN2_LOW = 1.42860676533018e-06
@@ -83,6 +83,9 @@ def _log_double(fn: Fn, u: Reg, above_one: Reg | None, factor: float) -> Reg:
 
 def _special(fn: Fn, x: Reg, value: Reg, zero: float = 0.0) -> Reg:
     """`value`, with -inf where x = `zero`, NaN below it, and x itself where it is +inf or NaN."""
+    if zero == 0.0 and has_512(fn, x):
+        table = {"nan": "quiet", "zero": "-inf", "-inf": "nan", "+inf": "source", "-finite": "nan"}
+        return fixed_up(fn, value, x, table)
     bound = fn.like(zero, x)
     value = fn.select(fn.fcmp("olt", x, fn.like(math.inf, x)), value, x)
     pole = fn.select(fn.fcmp("oeq", x, bound), fn.like(-math.inf, x), fn.like(math.nan, x))
