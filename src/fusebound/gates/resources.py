@@ -19,6 +19,9 @@ GATE = "resources"
 MAX_ARGUMENTS = 128
 """Pointers of one kernel call; CUDA passes 4 KB of parameters, and a CPU call gains nothing from more."""
 
+MAX_OUTPUTS = 16
+"""Streams that one loop writes: first-level caches have 8 to 16 ways, more streams evict one another's lines."""
+
 MAX_EVALUATIONS = 2000
 """Primitive evaluations of one kernel body: code beyond this leaves the instruction cache and compiles for
 seconds.
@@ -54,12 +57,17 @@ def _checks(c: Candidate, t: Target, space: Space) -> Iterator[Verdict | None]:
 
 
 def _arguments(c: Candidate, space: Space) -> Verdict | None:
-    n = len(space.inputs) + len(space.outputs)
-    if n <= MAX_ARGUMENTS:
+    counts = (
+        ("tensors", len(space.inputs) + len(space.outputs), MAX_ARGUMENTS),
+        ("outputs", len(space.outputs), MAX_OUTPUTS),
+    )
+    over = next(((what, n, limit) for what, n, limit in counts if n > limit), None)
+    if over is None:
         return None
-    evidence = (Evidence.bound("arguments", n, MAX_ARGUMENTS, ""),)
-    text = f"one kernel of {_names(c)} would take {n} tensors"
-    return Verdict(GATE, "fail", "F304", text, (), evidence, f"{n - MAX_ARGUMENTS} tensors fewer")
+    what, n, limit = over
+    evidence = (Evidence.bound(what, n, limit, ""),)
+    text = f"one kernel of {_names(c)} would have {n} {what}"
+    return Verdict(GATE, "fail", "F304", text, (), evidence, f"{n - limit} {what} fewer")
 
 
 def _evaluations(c: Candidate, space: Space) -> Verdict | None:
