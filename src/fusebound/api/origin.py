@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fusebound.errors import UsageError
 from fusebound.ir.graph import Graph
 
 if TYPE_CHECKING:
@@ -25,20 +24,11 @@ def remember(captured: Captured) -> Graph:
 def recall(graph: Graph) -> Captured:
     """The captured function of a graph; a graph from elsewhere is run by its own operators.
 
-    Raises UsageError (E109) where that is impossible because the graph needs more than its text holds.
+    Raises FormatError or GraphError for a graph whose operators cannot be run.
     """
     found = vars(graph).get(_KEY)
-    if found is not None:
-        return found
-    from fusebound.api.pipeline import capture_model
-    from fusebound.api.records import from_graph
+    if found is None:
+        from fusebound.capture.saved import captured_from_graph
 
-    try:
-        captured = capture_model(from_graph(graph, graph.name))
-    except Exception as error:
-        hint = "capture the function with fusebound.capture and plan that graph"
-        raise UsageError(
-            f"this graph cannot be run: {error}", where=graph.name, hint=hint, code="E109"
-        ) from error
-    vars(graph)[_KEY] = captured
-    return captured
+        found = vars(graph)[_KEY] = captured_from_graph(graph)
+    return found

@@ -23,14 +23,13 @@ def capture_model(model: Model) -> Captured:
 
     Raises CaptureError with the user's line.
     """
+    if model.graph is not None:
+        from fusebound.capture.saved import captured_from_graph
+
+        return captured_from_graph(model.graph)
     from fusebound.capture.torch import capture
 
-    captured = capture(model.fn, model.args, dict(model.kwargs))
-    if model.graph is None:
-        return captured
-    from fusebound.api.loaded import LoadedGraph
-
-    return LoadedGraph(model.graph, captured.program, captured.functional, model.fn)
+    return capture(model.fn, model.args, dict(model.kwargs))
 
 
 def make_plan(

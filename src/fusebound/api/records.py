@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,9 @@ def _unknown(path: Path) -> FormatError:
 def from_graph(graph: Graph, name: str, plan: Plan | None = None) -> Model:
     """A saved graph as a program again: its operators run through the framework, one by one."""
     args = tuple(_example(graph, i) for i in range(len(graph.inputs)))
-    return Model(name, program(graph), args, graph=graph, plan=plan)
+    from fusebound.capture.saved import replayed
+
+    return Model(name, replayed(graph), args, graph=graph, plan=plan)
 
 
 def _example(graph: Graph, index: int) -> Any:
@@ -56,23 +57,3 @@ def _example(graph: Graph, index: int) -> Any:
     shape, strides = tuple(map(hint, value.shape)), tuple(map(hint, value.strides))
     x = random_tensor(shape, value.dtype, strides=strides, seed=index)
     return x.abs() if graph.inputs[index].target.endswith("running_var") else x
-
-
-def program(graph: Graph) -> Callable[..., Any]:
-    """A function of the graph's inputs, in order, that returns its outputs and performs its mutations."""
-    from fusebound.capture.replay import inputs_of, prepare
-
-    # Everything about the graph is read here: a traced function must not touch (and so cache) its properties.
-    steps = [(prepare(op), inputs_of(op), op.outputs) for op in graph.user_ops]
-    inputs, outputs = graph.input_ids, graph.outputs
-    mutations = [(m.target, m.source) for m in graph.mutations]
-
-    def replayed(*args: Any) -> tuple[Any, ...]:
-        env: dict[str, Any] = dict(zip(inputs, args, strict=True))
-        for run, reads, writes in steps:
-            env.update(zip(writes, run([env[i] for i in reads]), strict=True))
-        for target, source in mutations:
-            env[target].copy_(env[source])
-        return tuple(env[o] for o in outputs)
-
-    return replayed

@@ -1,12 +1,14 @@
-"""`fusebound.compile`: a function with fused kernels in the place of the user's."""
+"""`fusebound.compile`, and what it may be told of custom operators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fusebound.capture.registry import CustomOp
     from fusebound.engine.compile import CompiledFunction
+    from fusebound.ir.maps import Index
 
 
 def compile(
@@ -40,3 +42,22 @@ def compile(
             strict=strict,
         ),
     )
+
+
+def register_op(
+    name: str,
+    cls: str,
+    *,
+    maps: Sequence[Index] | None = None,
+    lower: Callable[..., Any] | None = None,
+) -> CustomOp:
+    """Tell fusebound what a custom operator of `torch.library` is; it stays a boundary otherwise.
+
+    `name` is `library::operator`; `cls` a class of the IR ("pointwise", "reduce", "move", "gather",
+    "scatter", "scan", "contract", "random", "opaque"); `maps` the index at which each tensor operand is read;
+    `lower(c, *args)` builds it from primitives and makes it fusible. Raises UsageError (E122) for what does
+    not fit the operator.
+    """
+    from fusebound.capture.registry import register_op as register
+
+    return register(name, cls, lower, maps)

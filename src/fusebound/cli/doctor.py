@@ -81,6 +81,6 @@ def lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _show(console: Console, facts: Mapping[str, Any]) -> None:
-    from fusebound.report.tables import labelled
+    from fusebound.report.layout import labelled
 
     console.print(labelled(lines(facts)))

@@ -40,7 +40,7 @@ def list_(options: Options) -> None:
 
 
 def _list(console: Console, header: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> None:
-    from fusebound.report.tables import plain_table
+    from fusebound.report.layout import plain_table
 
     sides = ("left", "left", "right", "left", "left")
     table = plain_table(*zip(header, sides, strict=True))

@@ -53,7 +53,7 @@ def _matching(plan: Plan, operator: str | None, gate: str | None, code: str | No
 
 
 def _show(console: Console, decisions: list[Decision]) -> None:
-    from fusebound.report.tables import plain_table
+    from fusebound.report.layout import plain_table
 
     table = plain_table(
         ("step", "right"),

@@ -97,7 +97,7 @@ def _first(found: Sweep) -> int | None:
 
 def _show(console: Console, found: Sweep) -> None:
     from fusebound.report import units
-    from fusebound.report.tables import plain_table
+    from fusebound.report.layout import plain_table
 
     table = plain_table(
         ("size", "right"), ("eager", "right"), ("fused", "right"), ("speed-up", "right"), ("95 %", "right")

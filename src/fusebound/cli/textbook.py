@@ -55,7 +55,7 @@ def _figures(policy: str, plan: Plan) -> dict[str, object]:
 
 def _show(console: Console, plans: dict[str, Plan], target: Target) -> None:
     from fusebound.report import units
-    from fusebound.report.tables import plain_table
+    from fusebound.report.layout import plain_table
     from fusebound.textbook.table import HEADER, rows
 
     table = plain_table(*((title, "left") for title in HEADER))

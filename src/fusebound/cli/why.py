@@ -78,7 +78,7 @@ def _answer(why: Why) -> str:
 def _gate(console: Console, v: Verdict) -> None:
     from rich.text import Text
 
-    from fusebound.report.tables import plain_table
+    from fusebound.report.layout import plain_table
 
     mark, colour = MARKS[v.state]
     head = Text(f" {mark} ", style=colour if sys.stdout.isatty() else "")

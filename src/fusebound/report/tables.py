@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -10,11 +10,11 @@ from rich.text import Text
 
 from fusebound.plan.plan import Cut
 from fusebound.report import units
-from fusebound.report.schema import GroupRow, OutputError, Ratio, Remainder, Report, Shares, Timing
+from fusebound.report.group_table import groups
+from fusebound.report.layout import LEVEL_NAMES, arrow, labelled, plain_table
+from fusebound.report.schema import OutputError, Ratio, Remainder, Report, Shares, Timing
 
-LEVEL_NAMES = {"register": "on chip", "l2": "L2", "l3": "L3", "dram": "memory"}
 REMAINDERS_SHOWN = 5
-OPERATORS_SHOWN = 6
 ERRORS_SHOWN = 6
 MEMORY = {"reused": "memory reused", "held": "outputs held alive"}
 
@@ -43,85 +43,16 @@ def heading(report: Report) -> Text:
     )
 
 
-def plain_table(*columns: tuple[str, str]) -> Table:
-    """A table without rules; a column is (title, "left" | "right" | "whole"). Only "left" ones fold."""
-    table = Table(box=None, pad_edge=True, padding=(0, 1), header_style="bold")
-    for title, side in columns:
-        if side == "left":
-            table.add_column(title, overflow="fold")
-        else:
-            table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)
-    return table
-
-
-def groups(report: Report) -> Table:
-    """One row a group: operators, launches and bytes before and after, predicted and measured time."""
-    measured = any(g.measured_us is not None for g in report.groups)
-    table = plain_table(
-        ("group", "whole"),
-        ("operators", "left"),
-        ("launches", "right"),
-        ("bytes", "right"),
-        ("from", "whole"),
-        ("predicted", "right"),
-        *((("measured", "right"),) if measured else ()),
-    )
-    for g in report.groups:
-        if not g.launches_before:
-            continue
-        table.add_row(*_cells(g, measured), style="" if g.kind == "kernel" else "dim")
-    table.add_row(*_total(report, measured), style="bold")
-    return table
-
-
-def _cells(g: GroupRow, measured: bool) -> list[str]:
-    nearest = [LEVEL_NAMES[x.level] for x in g.levels if x.level != "register" and x.after]
-    return [
-        g.id if g.kind == "kernel" else "eager",
-        operators(g),
-        _arrow(str(g.launches_before), str(g.launches_after)),
-        _arrow(units.size(g.bytes_before), units.size(g.bytes_after)),
-        "/".join(nearest),
-        _arrow(units.micros(g.eager_us), units.micros(g.predicted_us)),
-        *((units.micros(g.measured_us),) if measured else ()),
-    ]
-
-
-def _total(report: Report, measured: bool) -> list[str]:
-    return [
-        "total",
-        f"{units.count(report.operators, 'operator')}, {units.count(report.kernels, 'kernel')}",
-        _arrow(str(report.launches_before), str(report.launches_after)),
-        _arrow(units.size(report.bytes_before), units.size(report.bytes_after)),
-        "",
-        _arrow(units.micros(report.predicted_eager_us), units.micros(report.predicted_us)),
-        *((units.micros(sum(g.measured_us or 0.0 for g in report.groups)),) if measured else ()),
-    ]
-
-
-def operators(group: GroupRow) -> str:
-    """The operators of a group and where they are written; of a long list the first ones and the last."""
-    names = list(group.operators)
-    if len(names) > OPERATORS_SHOWN:
-        names = [*names[: OPERATORS_SHOWN - 1], f"… {len(names) - OPERATORS_SHOWN} more …", names[-1]]
-    where = f" ({', '.join(group.lines)})" if group.lines else ""
-    return ", ".join(names) + where
-
-
-def _arrow(before: str, after: str) -> str:
-    return after if before == after else f"{before} → {after}"
-
-
 def traffic(report: Report) -> Table:
     """Bytes by memory level before and after, and the reuse that stays on chip."""
     lines = [
-        (LEVEL_NAMES[x.level], _arrow(units.size(x.before), units.size(x.after)))
+        (LEVEL_NAMES[x.level], arrow(units.size(x.before), units.size(x.after)))
         for x in report.levels
         if x.level != "register" and (x.before or x.after)
     ]
     for x in report.levels:
         if x.level == "register" and x.after:
-            reuse = _arrow(units.size(x.before), units.size(x.after))
+            reuse = arrow(units.size(x.before), units.size(x.after))
             lines.append(("on chip", f"{reuse} of intermediate values re-used without leaving the core"))
     return labelled(lines)
 
@@ -219,16 +150,6 @@ def comparison(reports: Sequence[Report]) -> Table:
             units.times(held.value) if held else "-",
             style="red" if r.slower else "",
         )
-    return table
-
-
-def labelled(lines: Iterable[tuple[str, str]]) -> Table:
-    """Lines of text behind labels; a long one continues under its own beginning."""
-    table = Table.grid(padding=(0, 1), pad_edge=True)
-    table.add_column(style="bold", no_wrap=True, min_width=11)
-    table.add_column(overflow="fold")
-    for label, text in lines:
-        table.add_row(label, Text(text, style="bold" if label == "speed-up" else ""))
     return table
 
 

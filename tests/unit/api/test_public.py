@@ -71,23 +71,27 @@ def test_a_saved_plan_is_built_without_the_function(
     plan.save(tmp_path / "plan.json")
     loaded = fb.Plan.load(tmp_path / "plan.json")
     assert not plan.diff(loaded)
-    (result,) = fb.build(loaded)(*args)
-    assert torch.equal(result, fb.build(plan)(*args))
+    assert torch.equal(fb.build(loaded)(*args), fb.build(plan)(*args))
     assert fb.load(tmp_path / "plan.json").key == plan.graph.key
 
 
-def test_a_graph_of_a_mutating_program_is_replayed() -> None:
-    def step(p: torch.Tensor, g: torch.Tensor) -> None:
-        p.mul_(0.9).sub_(0.1 * g)
+def test_a_registered_operator_is_fused() -> None:
+    @torch.library.custom_op("fbtest::swish", mutates_args=())
+    def swish(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(x)
 
-    p, g = torch.randn(64, 64), torch.randn(64, 64)
-    graph = fb.capture(step, p, g)
-    from fusebound.api.records import program
+    swish.register_fake(torch.empty_like)
 
-    mine, theirs = p.clone(), p.clone()
-    program(graph)(mine, g)
-    step(theirs, g)
-    assert torch.equal(mine, theirs)
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return swish(x) + 1
+
+    x = torch.randn(64, 1000)
+    alone = fb.plan(fb.capture(program, x), hardware="cpu-avx512", expected_calls=MANY)
+    assert not any(g.is_kernel for g in alone.groups)
+    fb.register_op("fbtest::swish", "pointwise", lower=lambda c, x: x * c("sigmoid", x))
+    together = fb.plan(fb.capture(program, x), hardware="cpu-avx512", expected_calls=MANY)
+    assert [len(g.users) for g in together.groups] == [2]
+    torch.testing.assert_close(fb.build(together)(x), program(x))
 
 
 def test_compile_runs_and_names_its_plan(args: tuple[torch.Tensor, torch.Tensor]) -> None:

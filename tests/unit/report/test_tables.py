@@ -10,6 +10,7 @@ from rich.console import Console
 from tests.unit.report.test_schema import sample
 
 from fusebound.report import tables
+from fusebound.report.group_table import groups, operators
 from fusebound.report.schema import OutputError, Report
 
 
@@ -43,10 +44,28 @@ def test_what_was_not_measured_is_absent() -> None:
 
 def test_everything_fused_has_no_limit() -> None:
     report = sample()
-    text = text_of(replace(report, shares=replace(report.shares, time=1.0, limit=None)), 100)
+    text = text_of(replace(report, shares=replace(report.shares, time=1.0, limit=None)), 120)
     assert "nothing is left unfused" in text
 
 
 def test_a_long_list_of_operators_says_how_many_it_hides() -> None:
     group = replace(sample().groups[0], operators=tuple(f"op_{i}" for i in range(20)), lines=())
-    assert tables.operators(group) == "op_0, op_1, op_2, op_3, op_4, … 14 more …, op_19"
+    assert operators(group) == "op_0, op_1, op_2, op_3, op_4, … 14 more …, op_19"
+
+
+def test_light_framework_operators_in_a_row_share_a_line() -> None:
+    kernel, linear = sample().groups
+    light = replace(linear, operators=("view",), lines=("m.py:9",), eager_us=0.01, predicted_us=0.01)
+    report = replace(
+        sample(),
+        predicted_eager_us=100.0,
+        groups=(
+            light,
+            replace(light, operators=("neg",), lines=("m.py:4-5",)),
+            kernel,
+            replace(linear, eager_us=90.0),
+        ),
+    )
+    column = list(groups(report).columns[1].cells)
+    assert column[0] == "view, neg (m.py:4-9)"
+    assert column[1:3] == ["add, gelu (m.py:3-4)", "linear"]
