@@ -36,7 +36,13 @@ def _facts(e: Example) -> Facts:
         simulated={nodes: found} if found else {},
         expected_calls=int(s.get("expected_calls", "1000")),
         policy=s.get("policy", "tile"),
+        measured={nodes: _times(s["measured"])} if "measured" in s else {},
     )
+
+
+def _times(setting: str) -> tuple[float, float]:
+    fused, eager = map(float, setting.split())
+    return fused, eager
 
 
 def _rules(e: Example) -> Rules:

@@ -153,7 +153,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What gates may know beside the graph. `simulated` holds errors of merged groups by their node set.
+    """What gates may know beside the graph.
+
+    `simulated` holds errors of merged groups by their node set, `measured` their times in µs as one kernel and
+    run by the framework.
 
     While a group is still `growing`, compile time is shown but not charged: a planner charges it to the
     finished group, once for all equal kernels (`copies`), so that the order of merges does not matter.
@@ -168,6 +171,9 @@ class Facts:
     growing: bool = False
     copies: int = 1
     simulated: Mapping[frozenset[str], ErrorFacts] = field(default_factory=dict[frozenset[str], ErrorFacts])
+    measured: Mapping[frozenset[str], tuple[float, float]] = field(
+        default_factory=dict[frozenset[str], tuple[float, float]]
+    )
 
 
 def passed(

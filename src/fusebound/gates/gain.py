@@ -72,7 +72,10 @@ def check(c: Candidate, facts: Facts) -> Verdict:
     A finished group (`c.b` empty) is held against its operators run one by one.
     """
     gain = measure(c, facts) if c.b else _whole(c, facts)
-    evidence = _evidence(c, facts, gain)
+    evidence = (*_evidence(c, facts, gain), *_measured(c, facts))
+    slower = _slower(c, facts, evidence)
+    if slower is not None:
+        return slower
     if gain.delta > facts.threshold_us:
         return passed(GATE, f"saves {figure(gain.delta)} µs per call", evidence)
     return _refusal(c, facts, gain, evidence)
@@ -90,6 +93,25 @@ def _sum(costs: list[Cost]) -> Cost:
     """Costs of launches one after another; memory takes each one's longer side, so that totals add up."""
     work = sum(max(c.memory, c.compute) for c in costs)
     return Cost(sum(c.overhead for c in costs), work, 0.0, sum(c.fault for c in costs))
+
+
+def _measured(c: Candidate, facts: Facts) -> tuple[Evidence, ...]:
+    times = facts.measured.get(c.nodes)
+    if times is None:
+        return ()
+    return (Evidence.bound("measured time", times[0], times[1], "µs", "<", source="measured"),)
+
+
+def _slower(c: Candidate, facts: Facts, evidence: tuple[Evidence, ...]) -> Verdict | None:
+    """A measured loss outweighs any prediction."""
+    fused, eager = facts.measured.get(c.nodes, (0.0, 0.0))
+    if fused <= eager:
+        return None
+    text = (
+        f"one kernel for {_names(c)} was measured at {figure(fused)} µs, the framework at {figure(eager)} µs"
+    )
+    flip = f"a kernel faster by {figure(fused - eager)} µs"
+    return Verdict(GATE, "fail", "F405", text, (), evidence, flip)
 
 
 def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, ...]) -> Verdict:

@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"^```fusebound\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _REPEAT = re.compile(r"^repeat i = (\d+) … (\d+): (.*)\n", re.MULTILINE)
 _PLACE = re.compile(r"\{(?:(\d+)-)?i([+-]\d+)?\}")
 _SETTING = re.compile(
-    r"^# (pair|hardware|numerics|tau|policy|expected_calls|forbid|require): (.+)$", re.MULTILINE
+    r"^# (pair|hardware|numerics|tau|policy|expected_calls|forbid|require|measured): (.+)$", re.MULTILINE
 )
 
 
@@ -27,8 +27,8 @@ class Example:
     """The graph of a page and the question that yields the page's code.
 
     `a` and `b` name the user operators of the two groups to merge. `settings` holds what else the page sets:
-    hardware (a target's name), numerics, tau, policy, expected_calls, forbid and require (two patterns each);
-    absent ones keep their defaults.
+    hardware (a target's name), numerics, tau, policy, expected_calls, forbid and require (two patterns each),
+    measured (µs as one kernel and through the framework); absent ones keep their defaults.
     """
 
     graph: Graph

@@ -172,6 +172,16 @@ def test_gpu_evidence_holds_live_ranges_beside_the_textbook_sum() -> None:
     assert isinstance(live.value, int) and live.limit == 255 and live.margin == 255 - live.value
 
 
+def test_a_measured_loss_outweighs_a_predicted_gain() -> None:
+    g = chain()
+    both = nodes(g, "add", "mul")
+    target = get("cpu-avx512")
+    lost = pair(g, "add", "mul", Facts(target, measured={both: (61.0, 48.0)}))
+    assert lost.gain.code == "F405" and lost.gain.counterfactual == "a kernel faster by 13 µs"
+    assert quantities(lost.gain)["measured time"].source == "measured"
+    assert bool(pair(g, "add", "mul", Facts(target, measured={both: (40.0, 48.0)})))
+
+
 def test_policies_refuse_what_they_do_not_allow() -> None:
     s = Sketch()
     x = s.input("x", 4096, 1024)
