@@ -54,7 +54,8 @@ def run(op: str, dtype: str, *args: torch.Tensor) -> tuple[torch.Tensor, int]:
     """The primitive's result as `dtype`, and the flag word."""
     names: Sequence[str] = [str(a.dtype).removeprefix("torch.") for a in args]
     out = torch.empty(args[0].shape, dtype=DTYPES[dtype])
-    flag = MapKernel(op, names, dtype)(out.data_ptr(), [a.data_ptr() for a in args], out.numel())
+    lanes = 8 if "float64" in names else 16  # one 512-bit vector, where such exist
+    flag = MapKernel(op, names, dtype, lanes=lanes)(out.data_ptr(), [a.data_ptr() for a in args], out.numel())
     return out, flag
 
 

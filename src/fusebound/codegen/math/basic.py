@@ -102,8 +102,8 @@ def has_512(fn: Fn, x: Reg) -> bool:
 def fixed_up(fn: Fn, value: Reg, source: Reg, table: dict[str, str]) -> Reg:
     """`value`, replaced by the class of `source` (one AVX-512 instruction).
 
-    The classes are nan, zero, -inf, +inf and -finite; the replacements are source, quiet (the source's NaN, made
-    quiet), nan, -inf and +inf.
+    The classes are nan, zero, -inf, +inf and -finite; the replacements are source, quiet (the source's NaN,
+    made quiet), nan, -inf and +inf.
     """
     code = sum(_REPLACEMENTS[new] << (4 * at) for name, new in table.items() for at in _CLASSES[name])
     wide = elem(value.type) == "double"
