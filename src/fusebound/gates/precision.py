@@ -10,6 +10,7 @@ from fusebound.analysis.numerics import (
     reduces,
     reductions,
     rounding_points,
+    roundings_before_jumps,
     user_casts,
 )
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
@@ -26,8 +27,8 @@ def check(c: Candidate, facts: Facts) -> Verdict:
 
 
 def _checks(c: Candidate, facts: Facts) -> Iterator[Verdict | None]:
-    yield _jump(c)
     yield _simulated(c, facts)
+    yield _jump(c, facts)
     yield _clean(c, facts)
 
 
@@ -42,29 +43,31 @@ def _eager(c: Candidate) -> Verdict:
     return passed(GATE, "every rounding of eager's is kept", _casts(c))
 
 
-def _jump(c: Candidate) -> Verdict | None:
-    for v in rounding_points(c.graph, c.nodes):
-        path = jump_after(c.graph, v, c.nodes)
-        if not path:
-            continue
-        n = c.graph.producer[v]
-        text = (
-            f"eager rounds the result of {c.label(n.id)} to {c.graph.values[v].dtype} before "
-            f"{c.label(path[-1].id)} ({path[-1].op}), which jumps; one kernel would not round"
-        )
-        flip = f"compute {c.graph.node[n.id].user} in float32, or write the cast yourself"
-        evidence = (
-            Evidence("rounding", c.graph.values[v].dtype, "=", "float32"),
-            Evidence("operators from the rounding to the jump", len(path), "=", 0),
-        )
-        return Verdict(GATE, "fail", "F201", text, (n.id, *(p.id for p in path)), evidence, flip)
-    return None
+def _jump(c: Candidate, facts: Facts) -> Verdict | None:
+    """Roundings before a discontinuous operator: legal because, and as long as, the kernel repeats them."""
+    kept = roundings_before_jumps(c.graph, c.nodes)
+    if not kept:
+        return None
+    v = kept[-1]
+    n, path = c.graph.producer[v], jump_after(c.graph, v, c.nodes)
+    dtype = c.graph.values[v].dtype
+    text = (
+        f"{c.label(path[-1].id)} ({path[-1].op}) jumps, so the kernel rounds the result of {c.label(n.id)} to "
+        f"{dtype} as eager does"
+    )
+    evidence = (
+        Evidence("roundings kept before a jump", len(kept)),
+        Evidence("operators from the rounding to the jump", len(path)),
+        *_background(c, facts),
+    )
+    flip = f"compute {n.user} in float32: then there is nothing to keep"
+    return Verdict(GATE, "conditional", "F201", text, (n.id, *(p.id for p in path)), evidence, flip)
 
 
 def _simulated(c: Candidate, facts: Facts) -> Verdict | None:
     e = facts.simulated.get(c.nodes)
     if e is None:
-        return None
+        return _unproven(c, facts)
     if e.class_changes:
         text = f"{e.class_changes} elements of {e.output} change class (NaN, Inf, finite) on {e.data} data"
         evidence = (Evidence.bound("class changes", e.class_changes, 0, "elements", source="simulated"),)
@@ -86,6 +89,14 @@ def _simulated(c: Candidate, facts: Facts) -> Verdict | None:
     return Verdict(GATE, "fail", "F202", text, (), evidence, flip)
 
 
+def _unproven(c: Candidate, facts: Facts) -> Verdict | None:
+    """Under a τ what has not been simulated is not known to be right."""
+    if facts.tau is None:
+        return None
+    text = f"no simulation of this group is known, so |fused − eager| ≤ {facts.tau:g} is unproven"
+    return Verdict(GATE, "unknown", "F202", text, (), _background(c, facts), "simulate the group")
+
+
 def _errors(e: ErrorFacts, tau: float | None) -> tuple[Evidence, ...]:
     if tau is not None:
         return (Evidence.bound("|fused − eager|", e.difference, tau, "", source="simulated"),)
@@ -99,17 +110,21 @@ def _errors(e: ErrorFacts, tau: float | None) -> tuple[Evidence, ...]:
 
 def _clean(c: Candidate, facts: Facts) -> Verdict:
     roundings = rounding_points(c.graph, c.nodes)
-    evidence = [Evidence("roundings that vanish", len(roundings)), *_casts(c), *_orders(c)]
-    e = facts.simulated.get(c.nodes)
-    if e is not None:
-        evidence += _errors(e, facts.tau)
-    elif facts.tau is not None:
-        text = f"no simulation of this group is known, so |fused − eager| ≤ {facts.tau:g} is unproven"
-        return Verdict(GATE, "unknown", "F202", text, (), tuple(evidence), "simulate the group")
     text = (
         "no rounding vanishes" if not roundings else f"{len(roundings)} roundings vanish, none before a jump"
     )
-    return passed(GATE, text, tuple(evidence), roundings)
+    return passed(GATE, text, _background(c, facts), roundings)
+
+
+def _background(c: Candidate, facts: Facts) -> tuple[Evidence, ...]:
+    """What is known of the numbers beside the decisive fact."""
+    e = facts.simulated.get(c.nodes)
+    return (
+        Evidence("roundings that vanish", len(rounding_points(c.graph, c.nodes))),
+        *_casts(c),
+        *_orders(c),
+        *(_errors(e, facts.tau) if e is not None else ()),
+    )
 
 
 def _casts(c: Candidate) -> tuple[Evidence, ...]:
