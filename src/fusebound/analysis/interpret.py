@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusebound.analysis.access import integer, ints
 from fusebound.analysis.group import in_order
-from fusebound.analysis.numerics import HALF, is_user_cast
+from fusebound.analysis.numerics import HALF, is_user_cast, kept_roundings
 from fusebound.analysis.shrink import Shapes
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph, Node
@@ -32,14 +32,15 @@ def evaluate(
     """Every value that `nodes` define, from arrays for the external inputs, under one semantics.
 
     "eager" rounds each result to its type; "fused" keeps floats in float32 (float64 for float64) and rounds
-    only where the user cast; "exact" rounds nothing but the user's casts. Raises KeyError for a primitive
+    only where `kept_roundings` says so; "exact" rounds nothing but the user's casts. Raises KeyError for a primitive
     that has no meaning here.
     """
     values: dict[str, Array] = dict(inputs)
+    kept = kept_roundings(g, frozenset(nodes)) if mode == "fused" else frozenset[str]()
     with np.errstate(all="ignore"):
         for n in in_order(g, nodes):
             operands = [values[v] for v in n.inputs]
-            values[n.out] = _settle(g, n, _compute(g, n, operands, shapes, mode), mode)
+            values[n.out] = _settle(g, n, _compute(g, n, operands, shapes, mode), mode, kept)
     return values
 
 
@@ -62,12 +63,12 @@ def _to_bfloat16(x: Array) -> Array:
     return np.where(np.isnan(x), np.float32(np.nan), up.view(np.float32))
 
 
-def _settle(g: Graph, n: Node, x: Array, mode: Mode) -> Array:
+def _settle(g: Graph, n: Node, x: Array, mode: Mode, kept: frozenset[str]) -> Array:
     """What is left of a result when the semantics has stored it."""
     dtype = g.values[n.out].dtype
     if DTYPES[dtype].kind != "float":
         return rounded(x, dtype)
-    if mode == "eager" or is_user_cast(n):
+    if mode == "eager" or n.out in kept or is_user_cast(n):
         return rounded(x, dtype)
     if mode == "exact":
         return x if np.asarray(x).dtype.kind == "f" else np.asarray(x).astype(np.float64)

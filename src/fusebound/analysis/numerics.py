@@ -55,17 +55,51 @@ class ErrorFacts:
 
 
 def rounding_points(g: Graph, nodes: Collection[str]) -> tuple[str, ...]:
-    """Values that eager rounds to a half type and a kernel of `nodes`, keeping intermediates wide, would not.
+    """Values that eager rounds to a half type and a kernel of `nodes`, keeping intermediates wide, does not.
 
-    A value counts when the kernel computes it and reads it again itself; a cast that the user wrote keeps its
-    rounding and so does not count.
+    A value counts when the kernel computes it and reads it again itself, and need not keep its rounding.
     """
     inside = frozenset(nodes)
-    found: list[str] = []
-    for n in in_order(g, inside):
-        if _rounds(g, n) and not is_user_cast(n) and any(c.id in inside for c in g.consumers[n.out]):
-            found.append(n.out)
-    return tuple(found)
+    kept = kept_roundings(g, inside)
+    return tuple(v for v in _roundings_inside(g, inside) if v not in kept)
+
+
+def roundings_before_jumps(g: Graph, nodes: Collection[str]) -> tuple[str, ...]:
+    """Values whose rounding a kernel of `nodes` must repeat because a discontinuous operator comes after it."""
+    inside = frozenset(nodes)
+    reach = _reaching_jump(g, inside)
+    return tuple(v for v in _roundings_inside(g, inside) if v in reach)
+
+
+def kept_roundings(g: Graph, inside: frozenset[str], numerics: str = "accurate") -> frozenset[str]:
+    """Values of a half type that a kernel rounds even in registers.
+
+    Always: casts that the user wrote, and values from which a discontinuous operator is reached inside the group
+    (a comparison of unrounded values would take another branch than eager). With `numerics="eager"`: all.
+    """
+    narrow = frozenset(v for i in inside for v in g.node[i].outputs if g.values[v].dtype in HALF)
+    if numerics == "eager":
+        return narrow
+    reach = _reaching_jump(g, inside)
+    return frozenset(v for v in narrow if v in reach or is_user_cast(g.producer[v]))
+
+
+def _reaching_jump(g: Graph, inside: frozenset[str]) -> frozenset[str]:
+    """Values read, directly or through others of the group, by a discontinuous operator of it."""
+    reach: set[str] = set()
+    for n in reversed(in_order(g, inside)):
+        if jumps(g, n) or any(v in reach for v in n.outputs):
+            reach.update(n.inputs)
+    return frozenset(reach)
+
+
+def _roundings_inside(g: Graph, inside: frozenset[str]) -> list[str]:
+    """Values that eager rounds and that the group both computes and reads; casts of the user's aside."""
+    return [
+        n.out
+        for n in in_order(g, inside)
+        if _rounds(g, n) and not is_user_cast(n) and any(c.id in inside for c in g.consumers[n.out])
+    ]
 
 
 def _rounds(g: Graph, n: Node) -> bool:
@@ -90,34 +124,23 @@ def jump_after(g: Graph, value: str, nodes: Collection[str]) -> tuple[Node, ...]
         for n in g.consumers[v]:
             if n.id not in inside:
                 continue
-            if jumps(g, n, v):
+            if jumps(g, n):
                 return (*path, n)
-            if is_user_cast(n) or n.out in seen:
+            if n.out in seen:
                 continue
             seen.add(n.out)
             queue.append((n.out, (*path, n)))
     return ()
 
 
-def jumps(g: Graph, n: Node, operand: str) -> bool:
-    """Whether a small change of `operand` can change the node's result by a step.
-
-    A comparison with the constant 0 does not count for bfloat16: rounding to it never changes a sign.
-    """
+def jumps(g: Graph, n: Node) -> bool:
+    """Whether a small change of an operand can change the node's result by a step."""
     spec = spec_of(n.op)
     if spec is None:
         return False
     if n.op == "cast":
-        return DTYPES[g.values[n.out].dtype].kind != "float"
-    if not spec.discontinuous:
-        return False
-    return not (g.values[operand].dtype == "bfloat16" and _against_zero(g, n, operand))
-
-
-def _against_zero(g: Graph, n: Node, operand: str) -> bool:
-    others = [g.producer.get(v) for v in n.inputs if v != operand]
-    zero = all(p is not None and p.op == "const" and p.attr("value") == 0 for p in others)
-    return n.op in ("eq", "ne", "lt", "le", "gt", "ge", "sign") and zero
+        return DTYPES[g.values[n.inputs[0]].dtype].is_float and not DTYPES[g.values[n.out].dtype].is_float
+    return spec.discontinuous
 
 
 def user_casts(g: Graph, nodes: Collection[str]) -> tuple[Node, ...]:

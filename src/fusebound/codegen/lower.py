@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import prod
 
+from fusebound.analysis.numerics import kept_roundings
 from fusebound.analysis.space import Space
 from fusebound.codegen import tile
 from fusebound.codegen.loops import Access, Loops, choose
 from fusebound.codegen.loops import tile as tile_shape
 from fusebound.codegen.regions import Region, regions
-from fusebound.codegen.rounding import kept_roundings
 from fusebound.codegen.scratch import kept_sites
 from fusebound.codegen.sites import Needed, Site, Walker
 from fusebound.ir.graph import Graph, Node

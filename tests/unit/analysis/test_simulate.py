@@ -10,7 +10,13 @@ from tests.unit.plan.graphs import Sketch, chain, nodes
 
 from fusebound.analysis import datasets
 from fusebound.analysis.interpret import evaluate, rounded
-from fusebound.analysis.numerics import jump_after, needs_simulation, rounding_points
+from fusebound.analysis.numerics import (
+    jump_after,
+    kept_roundings,
+    needs_simulation,
+    rounding_points,
+    roundings_before_jumps,
+)
 from fusebound.analysis.shrink import MAX_ELEMENTS, shrink
 from fusebound.analysis.simulate import simulate
 from fusebound.ir.graph import Graph
@@ -150,11 +156,42 @@ def test_rounding_points_and_jumps() -> None:
     x, y = s.input("x", 64, dtype="bfloat16"), s.input("y", 64, dtype="bfloat16")
     m = s.op("mul", "mul", x, y)
     n = s.op("neg", "neg", m)
-    g = s.done(s.op("eq", "eq", n, y))
+    g = s.done(s.op("eq", "eq", n, y), s.op("exp", "exp", s.op("add", "add", x, y)))
     inside = frozenset(g.node)
-    assert rounding_points(g, inside) == ("mul",), "a negation rounds nothing"
+    assert rounding_points(g, inside) == ("add",), "a negation rounds nothing, mul stays rounded"
+    assert roundings_before_jumps(g, inside) == ("mul",)
+    assert kept_roundings(g, inside) == {"mul", "neg"}
+    assert kept_roundings(g, inside, "eager") == {"mul", "neg", "add", "exp"}
     assert [p.id for p in jump_after(g, "mul", inside)] == ["neg", "eq"]
     assert jump_after(g, "mul", nodes(g, "mul", "neg")) == ()
+
+
+def test_a_conversion_to_integers_jumps() -> None:
+    s = Sketch()
+    x = s.input("x", 64, dtype="float16")
+    m = s.op("mul", "mul", x, x)
+    g = s.done(
+        s.op("to", "cast", m, dtype="int32", user=True), s.op("wide", "cast", m, dtype="float32", user=True)
+    )
+    assert kept_roundings(g, nodes(g, "mul", "to")) == {"mul"}
+    assert kept_roundings(g, nodes(g, "mul", "wide")) == frozenset()
+
+
+def test_kept_roundings_make_jumps_equal_to_eagers() -> None:
+    s = Sketch()
+    x, y = s.input("x", 512, dtype="bfloat16"), s.input("y", 512, dtype="bfloat16")
+    g = s.done(s.op("floor", "floor", s.op("mul", "mul", x, y)))
+    inside = frozenset(g.node)
+    shapes = shrink(g, inside)
+    assert shapes is not None
+    small = {
+        v: a[: shapes[v][0]] for v, a in datasets.make(g, inside, {v: (512,) for v in shapes}, "wide").items()
+    }
+    eager, fused, exact = (
+        evaluate(g, inside, small, shapes, m)["floor"] for m in ("eager", "fused", "exact")
+    )
+    assert np.array_equal(eager, fused)
+    assert not np.array_equal(eager, exact), "the data does tell the two apart"
 
 
 def test_reordered_sums_are_simulated_once_the_group_is_whole() -> None:
