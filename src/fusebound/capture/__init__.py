@@ -1,0 +1,1 @@
+"""From the user's function, or a file, to the graph IR."""

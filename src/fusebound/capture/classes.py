@@ -1,7 +1,8 @@
 """The class of every framework operator that fusebound knows, and the code of the boundary that it makes.
 
-All operators that the framework tags `core` are here. Names are packets (`softmax` stands for all its overloads);
-where an operator's class depends on its arguments (`mse_loss` with or without a reduction) the strongest stands.
+All operators that the framework tags `core` are here. Names are packets (`softmax` stands for its
+overloads). Where an operator's class depends on its arguments, the strongest stands: `mse_loss`, which may
+reduce, is a reduction.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ POINTWISE = words("""
 __and__ __lshift__ __or__ __rshift__ __xor__ _prelu_kernel _to_copy abs acos acosh add addcdiv addcmul arange
 asin asinh atan atan2 atanh batch_norm _native_batch_norm_legit_no_training bitwise_and bitwise_left_shift
 bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min clone contiguous
-convert_element_type copy cos cosh div elu eq erf erfc exp exp2 expm1 eye fill fix floor floor_divide fmax fmin
-fmod frac full full_like ge gelu glu gt hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan le
+convert_element_type copy cos cosh div elu eq erf erfc exp exp2 expm1 eye fill fix floor floor_divide fmax
+fmin fmod frac full full_like ge gelu glu gt hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan le
 leaky_relu lerp log log10 log1p log2 log_sigmoid logical_and logical_not logical_or logical_xor logit lt
 masked_fill maximum minimum mish mul nan_to_num ne neg new_full new_ones new_zeros ones ones_like pow prelu
 reciprocal relu relu6 remainder round rsqrt rsub scalar_tensor selu sigmoid sign silu sin sinh softplus
@@ -33,9 +34,9 @@ _adaptive_avg_pool2d _adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d
 max_pool2d_with_indices max_pool3d_with_indices _embedding_bag
 """)
 MOVE = words("""
-_reshape_copy _unsafe_view alias alias_copy as_strided broadcast_to cat channel_shuffle chunk concat concatenate
-constant_pad_nd detach diagonal expand expand_as expand_copy flatten flip lift_fresh mT movedim narrow
-narrow_copy numpy_T pad permute permute_copy pixel_shuffle pixel_unshuffle positive reflection_pad1d
+_reshape_copy _unsafe_view alias alias_copy as_strided broadcast_to cat channel_shuffle chunk concat
+concatenate constant_pad_nd detach diagonal expand expand_as expand_copy flatten flip lift_fresh mT movedim
+narrow narrow_copy numpy_T pad permute permute_copy pixel_shuffle pixel_unshuffle positive reflection_pad1d
 reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad2d replication_pad3d reshape roll
 select select_copy select_scatter slice slice_copy slice_scatter split split_copy split_with_sizes
 split_with_sizes_copy squeeze squeeze_copy stack swapaxes t tensor_split tile transpose transpose_copy unbind
@@ -57,20 +58,20 @@ _native_multi_head_attention _pdist_forward _scaled_dot_product_attention_math
 _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention
 _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu _scaled_mm
 _transformer_encoder_layer_fwd addbmm addmm addmv addr baddbmm bilinear bmm cdist conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward dot einsum gru inner linear
-linear_backward lstm matmul mm mv outer rnn_relu rnn_tanh scaled_dot_product_attention tensordot vdot
+conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward dot einsum gru inner
+linear linear_backward lstm matmul mm mv outer rnn_relu rnn_tanh scaled_dot_product_attention tensordot vdot
 avg_pool2d_backward _adaptive_avg_pool2d_backward _fft_c2r _fft_r2c
 """)
 RANDOM = words("""
 alpha_dropout bernoulli cauchy dropout exponential feature_alpha_dropout feature_dropout geometric log_normal
-multinomial native_dropout normal normal_functional poisson rand rand_like randint randint_like randn randn_like
-randperm random rrelu rrelu_with_noise rrelu_with_noise_functional uniform
+multinomial native_dropout normal normal_functional poisson rand rand_like randint randint_like randn
+randn_like randperm random rrelu rrelu_with_noise rrelu_with_noise_functional uniform
 """)
 SIZE = words("""
-_local_scalar_dense _unique2 item masked_select nonzero sym_numel sym_size sym_storage_offset sym_stride unique
-unique_consecutive unique_dim
+_local_scalar_dense _unique2 item masked_select nonzero sym_numel sym_size sym_storage_offset sym_stride
+unique unique_consecutive unique_dim
 """)
-OPAQUE = words("empty empty_strided empty_like new_empty new_empty_strided")
+OPAQUE = words("resize empty empty_strided empty_like new_empty new_empty_strided")
 
 _TABLES: tuple[tuple[frozenset[str], OpClass], ...] = (
     (POINTWISE, "pointwise"),
@@ -103,8 +104,8 @@ def classify(target: str) -> OpClass | None:
 def boundary(target: str, reason: Unlowered) -> tuple[OpClass, str]:
     """(class, code) of a use of an operator that stays with the framework.
 
-    An operator that has no primitives keeps the class only where that class says why (a contraction, a scan);
-    one whose class has primitives, but not for this operator or this use, is opaque.
+    An operator that has no primitives keeps the class only where that class says why (a contraction, a
+    scan); one whose class has primitives, but not for this operator or this use, is opaque.
     """
     namespace = target.partition(".")[0]
     if namespace == "higher_order":

@@ -89,7 +89,7 @@ def refs(x: Attr) -> tuple[str, ...]:
 
 
 def sym(x: torch.SymInt | torch.SymFloat | torch.SymBool | int, fallback: int = 16) -> Sym:
-    """A symbol for a size that is known only at run time; the hint is its largest value where that is known."""
+    """A symbol for a size known only at run time; the hint is its largest value where that is known."""
     expr = getattr(getattr(x, "node", None), "expr", x)
     name = str(expr).replace(" ", "")
     hint = fallback

@@ -19,8 +19,8 @@ CUSTOM: dict[str, CustomOp] = {}
 
 @dataclass(frozen=True, slots=True)
 class CustomOp:
-    """What the user said of an operator. `maps` has one index per tensor operand, over the output's axes (and,
-    after them, the axes that a reduction runs over)."""
+    """What the user said of an operator. `maps` has one index per tensor operand, over the output's axes
+    (and, after them, the axes that a reduction runs over)."""
 
     target: str
     cls: OpClass
@@ -36,15 +36,15 @@ def register_op(
 ) -> CustomOp:
     """Tell fusebound what a custom operator is.
 
-    `name` is `library::operator` or `library.operator[.overload]`, as given to `torch.library`. `cls` is a class
-    of the IR (`pointwise`, `reduce`, …). `maps` gives the element of each tensor operand that an element of the
-    output reads. `lower(c, *args)` builds the operator from primitives, in the style of `capture/lower`, and makes
-    it fusible:
+    `name` is `library::operator` or `library.operator[.overload]`, as given to `torch.library`. `cls` is a
+    class of the IR (`pointwise`, `reduce`, …). `maps` gives the element of each tensor operand that an
+    element of the output reads. `lower(c, *args)` builds the operator from primitives, in the style of
+    `capture/lower`, and makes it fusible:
 
         register_op("mine::swish", "pointwise", lower=lambda c, x: x / (c("exp", -x) + 1.0))
 
-    Without `lower` the operator stays a boundary, of a known class. Raises UsageError (E122) for an operator that
-    does not exist, a class that is none, or maps that do not fit the operands.
+    Without `lower` the operator stays a boundary, of a known class. Raises UsageError (E122) for an operator
+    that does not exist, a class that is none, or maps that do not fit the operands.
     """
     op = _find(name)
     if cls not in CLASSES:

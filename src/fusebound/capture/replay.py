@@ -10,21 +10,22 @@ from typing import Any
 
 import torch
 
-from fusebound.capture.encode import decode, refs
+from fusebound.capture.encode import decode, refs, words
 from fusebound.errors import FormatError
 from fusebound.ir.graph import Attr, Ref, Token, UserOp
 
 Prepared = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 _NAMESPACES: set[str] = {"aten", "prims"}
-_DENIED = frozenset(
-    "from_file set_data set_ resize_ resize_as_ resize_as_sparse_ _resize_output_ record_stream _cuda_getCurrentRawStream".split()
+_DENIED = words("""
+from_file set_data set_ resize_ resize_as_ resize_as_sparse_ _resize_output_ record_stream
+_cuda_getCurrentRawStream
+""")
+_OPERATORS = words(
+    "add sub mul floordiv truediv mod neg pow eq ne lt le gt ge and_ or_ not_ getitem pos abs xor"
 )
-_OPERATORS = frozenset(
-    "add sub mul floordiv truediv mod neg pow eq ne lt le gt ge and_ or_ not_ getitem pos abs xor".split()
-)
-_SYMBOLIC = frozenset("sym_max sym_min sym_not sym_float sym_int sym_ite sym_sum sym_sqrt".split())
-_MATH = frozenset("floor ceil trunc".split())
+_SYMBOLIC = words("sym_max sym_min sym_not sym_float sym_int sym_ite sym_sum sym_sqrt")
+_MATH = words("floor ceil trunc")
 _PICK = re.compile(r"^(?P<op>.*)\[(?P<pick>[\d,]+)\]$")
 
 
@@ -60,6 +61,13 @@ def resolve(target: str) -> Callable[..., Any]:
         f"{target!r} is not an operator that may be run", code="E113",
         hint="register a custom operator with fusebound.register_op, or check the spelling",
     )  # fmt: skip
+
+
+def schema(target: str) -> torch.FunctionSchema:
+    """The schema of an operator; raises FormatError for a name outside the allow-list."""
+    op = resolve(target)
+    assert isinstance(op, torch._ops.OpOverload)
+    return op._schema
 
 
 def prepare(op: UserOp, modules: Mapping[str, torch.nn.Module] | None = None) -> Prepared:

@@ -47,12 +47,12 @@ def source_of(node: torch.fx.Node) -> Source:
 
 @contextlib.contextmanager
 def full_stacks() -> Iterator[None]:
-    """Let the framework's tracer record every frame of the user's code, not only functions called `forward`."""
+    """Let the tracer record every frame of the user's code, not only functions called `forward`."""
     original = TracerBase._filter_traceback_frames
 
-    def inside(_: TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
-        inner = [i for i, f in enumerate(frames) if f.filename.startswith(_HERE)]
-        below = frames[inner[-1] + 1 :] if inner else frames
+    def inside(self: TracerBase, user_stack_summary: traceback.StackSummary) -> traceback.StackSummary:
+        inner = [i for i, f in enumerate(user_stack_summary) if f.filename.startswith(_HERE)]
+        below = user_stack_summary[inner[-1] + 1 :] if inner else user_stack_summary
         return traceback.StackSummary.from_list([f for f in below if is_user_file(f.filename)])
 
     TracerBase._filter_traceback_frames = inside

@@ -1,7 +1,7 @@
 """Python state that a function can reach, and what became of it: the basis of the tracing traps.
 
-Tracing runs the user's Python once. What that run does to closures, globals, module attributes, containers and
-unregistered tensors is no part of the graph, so it must be seen, and undone.
+Tracing runs the user's Python once. What that run does to closures, globals, module attributes, containers
+and unregistered tensors is no part of the graph, so it must be seen, and undone.
 """
 
 from __future__ import annotations

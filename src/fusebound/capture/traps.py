@@ -36,8 +36,8 @@ def effect(change: Change, lost: Sequence[str]) -> CaptureError:
     hint = f"{_EAGER}; {', '.join(lost)} could not be restored" if lost else _EAGER
     if change.tensor:
         return CaptureError(
-            f"the function changes {change.name}, a tensor that is neither an argument, a parameter nor a buffer",
-            where=_where(change.source), hint=f"register it as a buffer or pass it in, or {hint}", code="E201",
+            f"the function changes {change.name}, a tensor that is no argument, parameter or buffer",
+            where=_where(change.source), hint=f"register it as a buffer, pass it in, or {hint}", code="E201",
         )  # fmt: skip
     return CaptureError(
         f"the function changes {change.name}: a Python side effect, which a graph does not repeat",
@@ -53,8 +53,8 @@ def no_backward() -> Iterator[None]:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise CaptureError(
             "the function calls backward(): gradients that it stores are no part of a graph",
-            where=_where(_caller()), hint="use torch.autograd.grad and return the gradients, or run it eagerly",
-            code="E203",
+            where=_where(_caller()), code="E203",
+            hint="use torch.autograd.grad and return the gradients, or run it eagerly",
         )  # fmt: skip
 
     torch.autograd.backward = refuse
@@ -106,7 +106,7 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _probed(fn: Any, module: torch.nn.Module, seen: list[Change]) -> Iterator[None]:
-    """Compare before and after `forward`: around it, the framework swaps module attributes and puts them back."""
+    """Compare before and after `forward`: around it, the framework swaps attributes and puts them back."""
     forward = module.forward
     own = module.__dict__.get("forward")
 
@@ -157,7 +157,7 @@ def extent(t: torch.Tensor) -> tuple[int, int]:
         return 0, 0
     first = t.storage_offset()
     last = first + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
-    return first * t.element_size(), (last + 1) * t.element_size()
+    return int(first * t.element_size()), int((last + 1) * t.element_size())
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:

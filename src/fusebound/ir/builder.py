@@ -88,6 +88,11 @@ class Builder:
         self._user = self.unique(name)
         return self._user
 
+    def abandon(self) -> None:
+        """Close the open user operator without a trace; it must not have emitted anything."""
+        self._names.discard(self._user)
+        self._user = ""
+
     def end(
         self, target: str, args: Sequence[Attr], kwargs: Sequence[tuple[str, Attr]], outputs: Sequence[str],
         kind: str, scope: str = "", source: Source | None = None, written: str = "", why: str = "",

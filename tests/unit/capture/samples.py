@@ -13,7 +13,20 @@ Fn = Callable[..., Any]
 UNARY: dict[str, Fn] = {
     name: getattr(torch, name)
     for name in (
-        *("abs", "neg", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10"),
+        *(
+            "abs",
+            "neg",
+            "sign",
+            "sqrt",
+            "rsqrt",
+            "reciprocal",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log2",
+            "log10",
+        ),
         *("log1p", "sin", "cos", "tan", "tanh", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh"),
         *("atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "round", "trunc", "frac", "isnan", "isinf"),
         *("isfinite", "square", "logical_not", "nan_to_num", "relu", "positive"),
@@ -114,6 +127,8 @@ UNARY |= {
     "any": lambda x: (x > 1).any(1),
     "all": lambda x: (x < 9).all(),
     "count_nonzero": lambda x: torch.count_nonzero(x, 1),
+    "global_pool": lambda x: F.adaptive_avg_pool2d(x, 1),
+    "mask_assign": lambda x: _mask_assign(x),
     "foreach": lambda x: torch._foreach_mul([x, x + 1], 0.5),
     "foreach_lists": lambda x: torch._foreach_addcmul([x, x], [x, x], [x + 1, x], value=0.3),
     "foreach_sqrt": lambda x: torch._foreach_sqrt([x, x.abs()]),
@@ -153,7 +168,9 @@ BINARY: dict[str, Fn] = {
     "kl_div": lambda a, b: F.kl_div(a, b.abs(), reduction="sum"),
     "kl_div_log": lambda a, b: F.kl_div(a, b, reduction="batchmean", log_target=True),
     "bce_logits": lambda a, b: F.binary_cross_entropy_with_logits(a, b),
-    "bce_logits_weights": lambda a, b: F.binary_cross_entropy_with_logits(a, b, weight=a.abs(), pos_weight=b.abs()),
+    "bce_logits_weights": lambda a, b: F.binary_cross_entropy_with_logits(
+        a, b, weight=a.abs(), pos_weight=b.abs()
+    ),
     "xlogy": lambda a, b: torch.xlogy(a, b),
     "cosine": lambda a, b: F.cosine_similarity(a, b, dim=-1),
     "soft_cross_entropy": lambda a, b: F.cross_entropy(a, b.softmax(1), label_smoothing=0.1),
@@ -286,6 +303,13 @@ BOOLEAN: dict[str, Fn] = {
 }
 
 
+def _mask_assign(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[x > 0] = 0.25
+    y[x[:, :, 0] > 1] = 0.0
+    return y
+
+
 def _assign(x: torch.Tensor) -> torch.Tensor:
     y = x.clone()
     y[:, 1] = 0.5
@@ -299,7 +323,20 @@ def operands(dtype: torch.dtype, *, special: bool = False) -> tuple[torch.Tensor
     gen = torch.Generator().manual_seed(7)
     a, b = (torch.randn(2, 4, 6, generator=gen, dtype=torch.float64) * 2 for _ in range(2))
     if special:
-        values = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, -1e-40, 3e4, -3e4, 0.5, 88.0, -104.0]
+        values = [
+            0.0,
+            -0.0,
+            float("inf"),
+            -float("inf"),
+            float("nan"),
+            1e-40,
+            -1e-40,
+            3e4,
+            -3e4,
+            0.5,
+            88.0,
+            -104.0,
+        ]
         a.view(-1)[: len(values)] = torch.tensor(values, dtype=torch.float64)
         b.view(-1)[: 2 * len(values) : 2] = torch.tensor(values, dtype=torch.float64)
     return a.to(dtype), b.to(dtype)

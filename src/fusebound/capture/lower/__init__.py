@@ -2,18 +2,32 @@
 
 Rules that every lowering keeps:
 
-- One rounding per user operator: arithmetic happens in the operator's own type, so that a bfloat16 primitive rounds
-  where eager rounds; composites that eager computes in float32 are widened inside and narrowed at the end.
+- One rounding per user operator: arithmetic happens in the operator's own type, so that a bfloat16
+  primitive rounds where eager rounds; composites that eager computes in float32 are widened inside and
+  narrowed at the end.
 - Promotion follows `torch.result_type`, as an explicit `cast(user=False)`.
 - What a lowering cannot state exactly it refuses with `Unlowered`.
 """
 
-from fusebound.capture.lower import (
-    activation, create, foreach, gather, loss, move, norm, pointwise, reduce, shift, softmax, statistic,
-)  # fmt: skip
+from fusebound.capture.lower import activation as _activation
+from fusebound.capture.lower import arithmetic as _arithmetic
+from fusebound.capture.lower import create as _create
+from fusebound.capture.lower import foreach as _foreach
+from fusebound.capture.lower import gather as _gather
+from fusebound.capture.lower import loss as _loss
+from fusebound.capture.lower import move as _move
+from fusebound.capture.lower import norm as _norm
+from fusebound.capture.lower import pointwise as _pointwise
+from fusebound.capture.lower import reduce as _reduce
+from fusebound.capture.lower import shift as _shift
+from fusebound.capture.lower import softmax as _softmax
+from fusebound.capture.lower import statistic as _statistic
 from fusebound.capture.lower.context import LOWERINGS, Ctx, T, Unlowered, lowering
 
-__all__ = [
-    "LOWERINGS", "Ctx", "T", "Unlowered", "activation", "create", "foreach", "gather", "loss", "lowering", "move",
-    "norm", "pointwise", "reduce", "shift", "softmax", "statistic",
-]  # fmt: skip
+FAMILIES = (
+    _activation, _arithmetic, _create, _foreach, _gather, _loss, _move, _norm, _pointwise, _reduce, _shift,
+    _softmax, _statistic,
+)  # fmt: skip
+"""Importing a family registers its lowerings."""
+
+__all__ = ["FAMILIES", "LOWERINGS", "Ctx", "T", "Unlowered", "lowering"]

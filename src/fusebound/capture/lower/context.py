@@ -1,8 +1,9 @@
 """What a lowering works with: handles of values that read like arithmetic, and the table of lowerings.
 
-A lowering takes `(c: Ctx, *args, **kwargs)` in the order of the operator's schema, defaults filled in: tensors as
-`T`, everything else as the framework's own Python values. It emits primitives and returns a `T`, or a tuple of
-them for several outputs. `Unlowered` says that this use of the operator stays with the framework, and why.
+A lowering takes `(c: Ctx, *args, **kwargs)` in the order of the operator's schema, defaults filled in:
+tensors as `T`, everything else as the framework's own Python values. It emits primitives and returns a `T`,
+or a tuple of them for several outputs. `Unlowered` says that this use of the operator stays with the
+framework, and why.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 
 from fusebound.capture.encode import dtype_name, torch_dtype
 from fusebound.ir.builder import Builder
-from fusebound.ir.graph import Attr, Value
+from fusebound.ir.graph import Value
 
 Number = float | int | bool
 Lowering = Callable[..., Any]
@@ -124,13 +125,13 @@ class Ctx:
     def out_dtype(self) -> torch.dtype:
         return torch_dtype(self.outs[0].dtype)
 
-    def __call__(self, op: str, *operands: T | Number, **attrs: Attr) -> T:
+    def __call__(self, op: str, *operands: T | Number) -> T:
         """Emit a primitive; numbers become constants of the tensor operands' type."""
         kinds = [o.dtype for o in operands if isinstance(o, T)]
         if op == "where":
             kinds = [o.dtype for o in operands[1:] if isinstance(o, T)]
         ids = [o.id if isinstance(o, T) else self.const(o, kinds[0]).id for o in operands]
-        return T(self.builder.emit(op, *ids, **attrs), self)
+        return T(self.builder.emit(op, *ids), self)
 
     def const(self, value: Number, dtype: torch.dtype) -> T:
         """A 0-d constant, of the Python kind that the type holds."""
@@ -218,8 +219,8 @@ class Ctx:
         return self("where", condition, a, b)
 
     def clamp(self, x: T, lo: Number | None, hi: Number | None) -> T:
-        """NaN passes through. Of zeros that differ in sign, `maximum` and `minimum` return their second operand:
-        with `x` there, clamping -0 at 0 gives -0, as in eager."""
+        """NaN passes through. Of zeros that differ in sign, `maximum` and `minimum` return their second
+        operand: with `x` there, clamping -0 at 0 gives -0, as in eager."""
         if lo is not None:
             x = self("maximum", lo, x)
         return x if hi is None else self("minimum", hi, x)

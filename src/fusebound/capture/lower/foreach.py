@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fusebound.capture.lower import move, pointwise, reduce
+from fusebound.capture.encode import words
+from fusebound.capture.lower import arithmetic, move, pointwise, reduce
 from fusebound.capture.lower.context import Ctx, Number, T, lowering
 
 Operand = T | Number
@@ -27,26 +28,26 @@ def _register(name: str, fn: Callable[..., T], *overloads: str) -> None:
     lowering(*(f"aten._foreach_{name}.{o}" for o in overloads))(lower)
 
 
-_register("add", pointwise.add, "List", "Scalar", "Tensor", "ScalarList")
-_register("sub", pointwise.sub, "List", "Scalar", "ScalarList")
-_register("mul", pointwise.mul, "List", "Scalar", "Tensor", "ScalarList")
-_register("div", pointwise.div, "List", "Scalar", "Tensor", "ScalarList")
+_register("add", arithmetic.add, "List", "Scalar", "Tensor", "ScalarList")
+_register("sub", arithmetic.sub, "List", "Scalar", "ScalarList")
+_register("mul", arithmetic.mul, "List", "Scalar", "Tensor", "ScalarList")
+_register("div", arithmetic.div, "List", "Scalar", "Tensor", "ScalarList")
 _register("maximum", pointwise.clamp_min, "List", "Scalar", "ScalarList")
 _register("minimum", pointwise.clamp_max, "List", "Scalar", "ScalarList")
 _register("clamp_min", pointwise.clamp_min, "List", "Scalar", "ScalarList")
 _register("clamp_max", pointwise.clamp_max, "List", "Scalar", "ScalarList")
-_register("lerp", pointwise.lerp, "List", "Scalar", "ScalarList")
-_register("pow", pointwise.pow_scalar, "Scalar", "ScalarList")
-_register("pow", pointwise.pow_tensor, "List")
-_register("sigmoid", pointwise._unary("sigmoid"), "default")
+_register("lerp", arithmetic.lerp, "List", "Scalar", "ScalarList")
+_register("pow", arithmetic.pow_scalar, "Scalar", "ScalarList")
+_register("pow", arithmetic.pow_tensor, "List")
+_register("sigmoid", pointwise.unary("sigmoid"), "default")
 _register("clone", move.clone, "default")
 _register("norm", reduce.norm_all, "Scalar")
-for (
-    _name
-) in "sqrt rsqrt neg abs exp log reciprocal expm1 log1p log2 log10 sin cos tan tanh erf erfc sign".split():
-    _register(_name, pointwise._unary(_name), "default")
+for _name in words(
+    "sqrt rsqrt neg abs exp log reciprocal expm1 log1p log2 log10 sin cos tan tanh erf erfc sign"
+):
+    _register(_name, pointwise.unary(_name), "default")
 for _name in ("floor", "ceil", "round", "trunc"):
-    _register(_name, pointwise._rounding(_name), "default")
+    _register(_name, pointwise.rounding(_name), "default")
 
 
 def _register_addc(name: str, fn: Callable[..., T]) -> None:
@@ -59,5 +60,5 @@ def _register_addc(name: str, fn: Callable[..., T]) -> None:
     lowering(f"aten._foreach_{name}.Scalar", f"aten._foreach_{name}.ScalarList")(lower)
 
 
-_register_addc("addcmul", pointwise.addcmul)
-_register_addc("addcdiv", pointwise.addcdiv)
+_register_addc("addcmul", arithmetic.addcmul)
+_register_addc("addcdiv", arithmetic.addcdiv)

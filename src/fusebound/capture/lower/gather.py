@@ -62,3 +62,13 @@ def index(c: Ctx, x: T, indices: Sequence[T | None]) -> T:
     if places.dtype in (torch.bool, torch.uint8):
         raise Unlowered("indexing by a mask", "F602")
     return _take(c, "index_select", x, wrapped(c, places, x.shape[dim]), dim)
+
+
+@lowering("aten.index_put.default")
+def index_put(c: Ctx, x: T, indices: Sequence[T | None], values: T, accumulate: bool = False) -> T:
+    """`x[mask] = number` over leading axes; every other form writes at places that data decide."""
+    mask = indices[0] if len(indices) == 1 else None
+    if mask is None or mask.dtype != torch.bool or accumulate or values.numel != 1:
+        raise Unlowered("writes at places that data decide")
+    mask = c.reshape(mask, (*mask.shape, *(1,) * (x.rank - mask.rank)))
+    return c.where(mask, c.reshape(c.cast(values, x.dtype), ()), x)

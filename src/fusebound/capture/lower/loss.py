@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from fusebound.capture.lower.arithmetic import common
 from fusebound.capture.lower.context import Ctx, T, Unlowered, lowering
-from fusebound.capture.lower.pointwise import common
 
 _NONE, _MEAN, _SUM = 0, 1, 2
 
@@ -61,10 +61,7 @@ def huber_loss(c: Ctx, x: T, target: T, reduction: int = _MEAN, delta: float = 1
 @lowering("aten.kl_div.default")
 def kl_div(c: Ctx, x: T, target: T, reduction: int = _MEAN, *, log_target: bool = False) -> T:
     """`target·(log target - x)`, with 0·log 0 = 0; every step rounds, as in eager's composite."""
-    if log_target:
-        term = c("exp", target) * (target - x)
-    else:
-        term = c("sub", xlogy(c, target, target), target * x)
+    term = c("exp", target) * (target - x) if log_target else xlogy(c, target, target) - target * x
     return reduced(c, term, reduction)
 
 
@@ -90,10 +87,8 @@ def bce_with_logits(
     log_sig = c.wide(x)
     log_sig = c.cast(c.clamp(log_sig, None, 0) - c("log1p", c("exp", -c("abs", log_sig))), x.dtype)
     rest = (1.0 - target) * x
-    if pos_weight is None:
-        term = rest - log_sig
-    else:
-        term = rest - ((pos_weight - 1.0) * target + 1.0) * log_sig
+    factor = None if pos_weight is None else (pos_weight - 1.0) * target + 1.0
+    term = rest - (log_sig if factor is None else factor * log_sig)
     return reduced(c, term if weight is None else term * weight, reduction)
 
 

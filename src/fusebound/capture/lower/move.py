@@ -10,25 +10,44 @@ import torch
 from fusebound.capture.lower.context import Ctx, T, Unlowered, axis, lowering
 
 
-@lowering("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.view_as.default",
-          "aten.flatten.using_ints", "aten.unflatten.int", "aten.squeeze.default", "aten.squeeze.dim",
-          "aten.squeeze.dims", "aten.unsqueeze.default", "aten.view_copy.default",
-          "aten._reshape_copy.default", "aten.unsqueeze_copy.default", "aten.squeeze_copy.default")  # fmt: skip
+@lowering(
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten.view_as.default",
+    "aten.flatten.using_ints",
+    "aten.unflatten.int",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.unsqueeze.default",
+    "aten.view_copy.default",
+    "aten._reshape_copy.default",
+    "aten.unsqueeze_copy.default",
+    "aten.squeeze_copy.default",
+)
 def view(c: Ctx, x: T, *spec: object) -> T:
     """Whatever the spelling, the framework's result says the shape."""
     return c.reshape(x, c.out.shape)  # type: ignore[arg-type]
 
 
-@lowering("aten.alias.default", "aten.alias_copy.default", "aten.detach.default", "aten.lift_fresh.default",
-          "aten.view.dtype", "aten.positive.default")  # fmt: skip
+@lowering(
+    "aten.alias.default",
+    "aten.alias_copy.default",
+    "aten.detach.default",
+    "aten.lift_fresh.default",
+    "aten.view.dtype",
+    "aten.positive.default",
+)
 def alias(c: Ctx, x: T, *spec: object) -> T:
     if x.dtype != c.out_dtype:
         raise Unlowered("the same bytes read as another type")
     return x
 
 
-@lowering("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default",
-          "aten.expand_copy.default")  # fmt: skip
+@lowering(
+    "aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.expand_copy.default"
+)
 def expand(c: Ctx, x: T, *spec: object, implicit: bool = False) -> T:
     return c.expand(x, c.out.shape)  # type: ignore[arg-type]
 
@@ -100,10 +119,19 @@ def pieces(c: Ctx, x: T, dim: int, sizes: Sequence[int]) -> tuple[T, ...]:
     return tuple(c.slice(x, dim, start, size) for start, size in zip(starts, sizes, strict=False))
 
 
-@lowering("aten.split.Tensor", "aten.split.sizes", "aten.split_with_sizes.default", "aten.chunk.default",
-          "aten.unsafe_split.Tensor", "aten.unsafe_chunk.default", "aten.tensor_split.sections",
-          "aten.tensor_split.indices", "aten.split_copy.Tensor", "aten.split_with_sizes_copy.default",
-          "aten.unsafe_split_with_sizes.default")  # fmt: skip
+@lowering(
+    "aten.split.Tensor",
+    "aten.split.sizes",
+    "aten.split_with_sizes.default",
+    "aten.chunk.default",
+    "aten.unsafe_split.Tensor",
+    "aten.unsafe_chunk.default",
+    "aten.tensor_split.sections",
+    "aten.tensor_split.indices",
+    "aten.split_copy.Tensor",
+    "aten.split_with_sizes_copy.default",
+    "aten.unsafe_split_with_sizes.default",
+)
 def split(c: Ctx, x: T, spec: object, dim: int = 0) -> tuple[T, ...]:
     """Whatever the spelling, the framework's results say the sizes."""
     dim = axis(dim, x.rank)
@@ -118,7 +146,8 @@ def unbind(c: Ctx, x: T, dim: int = 0) -> tuple[T, ...]:
 
 @lowering("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
 def cat(c: Ctx, xs: Sequence[T], dim: int = 0) -> T:
-    """Empty 1-d tensors are ignored, whatever the rank of the others (a rule of old that the framework keeps)."""
+    """Empty 1-d tensors are ignored, whatever the rank of the others (a rule of old that the framework
+    keeps)."""
     rank = len(c.out.shape)
     real = [c.cast(x, c.out_dtype) for x in xs if not (x.shape == (0,) and rank != 1)]
     out = c.cat(real, axis(dim, rank))

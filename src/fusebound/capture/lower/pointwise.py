@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, logic: one primitive each, plus promotion."""
+"""Operators of one operand, comparisons, logic, selection: one primitive each, plus promotion."""
 
 from __future__ import annotations
 
@@ -7,137 +7,64 @@ from collections.abc import Callable
 
 import torch
 
-from fusebound.capture.lower.context import Ctx, Number, T, Unlowered, lowering, wide_type
-
-_HALF = (torch.bfloat16, torch.float16)
-
-
-def common(*operands: T | Number) -> torch.dtype:
-    """The type that the framework promotes these operands to (0-d tensors and numbers count less)."""
-    dtype = operands[0].dtype if isinstance(operands[0], T) else None
-    category = [_probe(o) for o in operands]
-    out = torch.result_type(category[0], category[1]) if len(category) > 1 else dtype
-    for extra in category[2:]:
-        out = torch.result_type(torch.empty((1,), dtype=out, device="meta"), extra)
-    assert out is not None
-    return out
+from fusebound.capture.encode import words
+from fusebound.capture.lower.arithmetic import arithmetic, binary, common
+from fusebound.capture.lower.context import Ctx, Number, T, Unlowered, lowering
 
 
-def _probe(x: T | Number) -> torch.Tensor | Number:
-    return torch.empty((1,) * min(x.rank, 1), dtype=x.dtype, device="meta") if isinstance(x, T) else x
-
-
-def arithmetic(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch.dtype | None = None) -> T:
-    """Promote both operands and apply `op` in the common type."""
-    dtype = dtype or common(a, b)
-    return c(op, *(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype) for x in (a, b)))
-
-
-def with_wide_number(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch.dtype) -> T:
-    """For multiplication and division, eager keeps a number beside a half-precision tensor in float32.
-
-    Addition, remainders and powers round the number to the tensor's type first (`arithmetic`).
-    """
-    if dtype not in _HALF or isinstance(b, T) or not isinstance(a, T):
-        return arithmetic(c, op, a, b, dtype)
-    return c.cast(c(op, c.cast(c.cast(a, dtype), torch.float32), b), dtype)
-
-
-def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: Number) -> T:
-    """`a ± alpha·b`, rounded once."""
-    if isinstance(a, T) and a.dtype == torch.bool and isinstance(b, T) and b.dtype == torch.bool:
-        if op == "sub" or alpha != 1:
-            raise Unlowered("booleans with a factor")
-        return c("or", a, b)
-    if alpha == 1:
-        return arithmetic(c, op, a, b)
-    dtype = common(a, b)
-    left, right, factor = (c.wide(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype)) for x in (a, b, alpha))
-    return c.cast(c(op, left, right * factor), dtype)
-
-
-@lowering("aten.add.Tensor", "aten.add.Scalar")
-def add(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
-    return scaled(c, "add", a, b, alpha)
-
-
-@lowering("aten.sub.Tensor", "aten.sub.Scalar")
-def sub(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
-    return scaled(c, "sub", a, b, alpha)
-
-
-@lowering("aten.rsub.Scalar", "aten.rsub.Tensor")
-def rsub(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
-    return scaled(c, "sub", b, a, alpha)
-
-
-@lowering("aten.mul.Tensor", "aten.mul.Scalar")
-def mul(c: Ctx, a: T, b: T | Number) -> T:
-    if common(a, b) == torch.bool:
-        return c("and", a, b)
-    return with_wide_number(c, "mul", a, b, common(a, b))
-
-
-def _float_type(c: Ctx, a: T | Number, b: T | Number) -> torch.dtype:
-    dtype = common(a, b)
-    return dtype if dtype.is_floating_point else torch.get_default_dtype()
-
-
-@lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
-def div(c: Ctx, a: T, b: T | Number) -> T:
-    return with_wide_number(c, "div", a, b, _float_type(c, a, b))
-
-
-@lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div_mode(c: Ctx, a: T, b: T | Number, rounding_mode: str | None = None) -> T:
-    if rounding_mode is None:
-        return div(c, a, b)
-    op = {"floor": "floor_div", "trunc": "trunc_div"}[rounding_mode]
-    return with_wide_number(c, op, a, b, common(a, b))
-
-
-@lowering("aten.floor_divide.default", "aten.floor_divide.Scalar")
-def floor_divide(c: Ctx, a: T, b: T | Number) -> T:
-    return with_wide_number(c, "floor_div", a, b, common(a, b))
-
-
-def _binary(op: str) -> Callable[[Ctx, T | Number, T | Number], T]:
-    def lower(c: Ctx, a: T | Number, b: T | Number) -> T:
-        return arithmetic(c, op, a, b)
+def unary(op: str) -> Callable[[Ctx, T], T]:
+    def lower(c: Ctx, x: T) -> T:
+        return c(op, c.cast(x, c.out_dtype))
 
     return lower
 
 
-for _op, _targets in {
-    "rem": ("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor"),
-    "fmod": ("aten.fmod.Tensor", "aten.fmod.Scalar"),
-    "maximum": ("aten.maximum.default", "aten.max.other"),
-    "minimum": ("aten.minimum.default", "aten.min.other"),
-}.items():
-    lowering(*_targets)(_binary(_op))
+for _op in words("""
+neg abs sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh asin acos atan
+asinh acosh atanh erf erfc sigmoid sign
+"""):
+    lowering(f"aten.{_op}.default")(unary(_op))
+lowering("aten.special_expit.default")(unary("sigmoid"))
+lowering("aten.special_erf.default")(unary("erf"))
 
 
-@lowering("aten.atan2.default")
-def atan2(c: Ctx, a: T, b: T) -> T:
-    return arithmetic(c, "atan2", a, b, c.out_dtype)
-
-
-def _skipping(op: str) -> Callable[[Ctx, T, T], T]:
-    def lower(c: Ctx, a: T, b: T) -> T:
-        a, b = c.cast(a, c.out_dtype), c.cast(b, c.out_dtype)
-        if not a.dtype.is_floating_point:
-            return c(op, a, b)
-        return c.where(c("isnan", a), b, c.where(c("isnan", b), a, c(op, a, b)))
+def rounding(op: str) -> Callable[[Ctx, T], T]:
+    def lower(c: Ctx, x: T) -> T:
+        return c(op, x) if x.dtype.is_floating_point else c.copy(x)
 
     return lower
 
 
-lowering("aten.fmax.default")(_skipping("maximum"))
-lowering("aten.fmin.default")(_skipping("minimum"))
+for _op in ("floor", "ceil", "round", "trunc"):
+    lowering(f"aten.{_op}.default")(rounding(_op))
+lowering("aten.fix.default")(rounding("trunc"))
+
+
+@lowering("aten.frac.default")
+def frac(c: Ctx, x: T) -> T:
+    w = c.wide(x)
+    return c.cast(w - c("trunc", w), x.dtype)
+
+
+@lowering("aten.square.default")
+def square(c: Ctx, x: T) -> T:
+    if x.dtype == torch.bool:
+        x = c.cast(x, c.out_dtype)
+    return x * x
+
+
+for _op in ("isnan", "isinf", "isfinite"):
+
+    def _test(c: Ctx, x: T, op: str = _op) -> T:
+        if x.dtype.is_floating_point:
+            return c(op, x)
+        return c.full(op == "isfinite", x.shape, torch.bool)
+
+    lowering(f"aten.{_op}.default")(_test)
 
 
 for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
-    lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar")(_binary(_op))
+    lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar")(binary(_op))
 
 
 def _logical(op: str) -> Callable[[Ctx, T, T], T]:
@@ -181,112 +108,6 @@ lowering("aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Sca
 @lowering("aten.bitwise_not.default")
 def bitwise_not(c: Ctx, x: T) -> T:
     return c("not", x)
-
-
-def _unary(op: str) -> Callable[[Ctx, T], T]:
-    def lower(c: Ctx, x: T) -> T:
-        return c(op, c.cast(x, c.out_dtype))
-
-    return lower
-
-
-for _op in (
-    "neg abs sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh asin acos "
-    "atan asinh acosh atanh erf erfc sigmoid sign"
-).split():
-    lowering(f"aten.{_op}.default")(_unary(_op))
-lowering("aten.special_expit.default")(_unary("sigmoid"))
-lowering("aten.special_erf.default")(_unary("erf"))
-
-
-def _rounding(op: str) -> Callable[[Ctx, T], T]:
-    def lower(c: Ctx, x: T) -> T:
-        return c(op, x) if x.dtype.is_floating_point else c.copy(x)
-
-    return lower
-
-
-for _op in ("floor", "ceil", "round", "trunc"):
-    lowering(f"aten.{_op}.default")(_rounding(_op))
-lowering("aten.fix.default")(_rounding("trunc"))
-
-
-@lowering("aten.frac.default")
-def frac(c: Ctx, x: T) -> T:
-    w = c.wide(x)
-    return c.cast(w - c("trunc", w), x.dtype)
-
-
-@lowering("aten.square.default")
-def square(c: Ctx, x: T) -> T:
-    if x.dtype == torch.bool:
-        x = c.cast(x, c.out_dtype)
-    return x * x
-
-
-for _op in ("isnan", "isinf", "isfinite"):
-
-    def _test(c: Ctx, x: T, op: str = _op) -> T:
-        if x.dtype.is_floating_point:
-            return c(op, x)
-        return c.full(op == "isfinite", x.shape, torch.bool)
-
-    lowering(f"aten.{_op}.default")(_test)
-
-
-@lowering("aten.pow.Tensor_Scalar")
-def pow_scalar(c: Ctx, x: T, exponent: Number) -> T:
-    """Eager's special exponents (0, 0.5, 1, 2, 3, -0.5, -1, -2) by the operations that it uses for them."""
-    dtype = common(x, exponent)
-    x = c.cast(x, dtype)
-    if exponent == 0:
-        return c.full(1, x.shape, dtype)
-    if exponent == 1:
-        return c.copy(x)
-    if not dtype.is_floating_point and exponent not in (2, 3):
-        raise Unlowered("an integer power other than 2 and 3")
-    if dtype == torch.float16:
-        # Eager has no shortcuts here: roots keep pow's signs and infinities, small powers are float32 inside.
-        if exponent in (0.5, -0.5):
-            return c("pow", x, exponent)
-        return c.cast(_power(c, c.wide(x), exponent), dtype) if exponent in (3, -2) else _power(c, x, exponent)
-    return _power(c, x, exponent)
-
-
-def _power(c: Ctx, x: T, exponent: Number) -> T:
-    match exponent:
-        case 2:
-            return x * x
-        case 3:
-            return x * x * x
-        case 0.5:
-            return c("sqrt", x)
-        case -0.5:
-            return c("rsqrt", x)
-        case -1:
-            return c("reciprocal", x)
-        case -2:
-            return c("reciprocal", x * x)
-        case _:
-            return c("pow", x, exponent)
-
-
-@lowering("aten.pow.Tensor_Tensor")
-def pow_tensor(c: Ctx, a: T, b: T) -> T:
-    return _general_power(c, a, b)
-
-
-@lowering("aten.pow.Scalar")
-def pow_of_scalar(c: Ctx, a: Number, b: T) -> T:
-    if a == 1:
-        return c.full(1, b.shape, c.out_dtype)
-    return _general_power(c, a, b)
-
-
-def _general_power(c: Ctx, a: T | Number, b: T | Number) -> T:
-    if not c.out_dtype.is_floating_point:
-        raise Unlowered("an integer power with a tensor exponent")
-    return arithmetic(c, "pow", a, b, c.out_dtype)
 
 
 @lowering("aten.clamp.default")
@@ -335,32 +156,6 @@ def where(c: Ctx, condition: T, a: T | Number, b: T | Number) -> T:
 def masked_fill(c: Ctx, x: T, mask: T, value: T | Number) -> T:
     value = c.cast(value, x.dtype) if isinstance(value, T) else c.const(value, x.dtype)
     return c.expand(c.where(mask, value, x), c.out.shape)  # type: ignore[arg-type]
-
-
-@lowering("aten.lerp.Scalar", "aten.lerp.Tensor")
-def lerp(c: Ctx, a: T, b: T, weight: T | Number) -> T:
-    """Two formulas, chosen by |weight| < 0.5, as the framework's (`ATen/native/Lerp.h`)."""
-    a, b = c.wide(a), c.wide(b)
-    diff = b - a
-    if isinstance(weight, T):
-        w = c.wide(weight)
-        near = c("abs", w) < 0.5
-        out = c.where(near, a + w * diff, b - diff * (1.0 - w))
-    else:
-        out = a + diff * weight if abs(weight) < 0.5 else b - diff * (1 - weight)
-    return c.cast(out, c.out_dtype)
-
-
-@lowering("aten.addcmul.default")
-def addcmul(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
-    x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
-    return c.cast(x + (a if value == 1 else a * value) * b, c.out_dtype)
-
-
-@lowering("aten.addcdiv.default")
-def addcdiv(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
-    x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
-    return c.cast(x + (a if value == 1 else a * value) / b, c.out_dtype)
 
 
 @lowering("aten.nan_to_num.default")

@@ -172,3 +172,17 @@ def norm_dtype(
     c: Ctx, x: T, p: Number | None, dim: Dims, keepdim: bool = False, dtype: torch.dtype | None = None
 ) -> T:
     return linalg_vector_norm(c, x, 2 if p is None else p, dim, keepdim, dtype)
+
+
+@lowering(
+    "aten.adaptive_avg_pool1d.default",
+    "aten.adaptive_avg_pool2d.default",
+    "aten.adaptive_avg_pool3d.default",
+    "aten._adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool3d.default",
+)
+def adaptive_avg_pool(c: Ctx, x: T, size: Sequence[int]) -> T:
+    """Pooling to one place is a mean over the spatial axes; other sizes have windows that differ."""
+    if any(n != 1 for n in size):
+        raise Unlowered("pooling to more than one place")
+    return mean_dim(c, x, list(range(x.rank - len(size), x.rank)), True)

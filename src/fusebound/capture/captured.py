@@ -1,0 +1,82 @@
+"""What capture returns: the graph, the programs that it came from, and how to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from fusebound.errors import CaptureError, UsageError
+from fusebound.ir.graph import Graph, Ref
+
+Getter = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A captured function: its graph, the framework's programs that it came from, and how to call it.
+
+    `program` is the undecomposed program (the oracle's), `functional` the one that the graph mirrors; both
+    are None for a graph that was loaded from a file. `constants` are the Python numbers among the arguments
+    that capture baked in: `bind` refuses other ones.
+    """
+
+    graph: Graph
+    program: ExportedProgram | None
+    functional: ExportedProgram | None
+    fn: Callable[..., Any]
+    constants: tuple[tuple[str, Any], ...] = ()
+    returns: tuple[Any, ...] = ()
+    in_spec: TreeSpec | None = None
+    out_spec: TreeSpec | None = None
+    keywords: tuple[str, ...] = ()
+    user_inputs: tuple[str | None, ...] = ()
+    modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
+    state: Mapping[str, Getter] = field(default_factory=dict)
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+        """Tensors and numbers in the order of `graph.inputs`; parameters and buffers by reference.
+
+        Raises UsageError if the arguments' structure differs from the captured one, CaptureError (E207) if a
+        baked number does.
+        """
+        flat, spec = self._flatten(args, kwargs or {})
+        if spec != self.in_spec:
+            raise UsageError(
+                "the arguments are structured differently from the captured ones", code="E120",
+                hint=f"captured with {self.in_spec}",
+            )  # fmt: skip
+        baked = iter(self.constants)
+        given: dict[str, Any] = {}
+        for id, value in zip(self.user_inputs, flat, strict=True):
+            if id is not None:
+                given[id] = value
+                continue
+            name, constant = next(baked)
+            if not _same_constant(constant, value):
+                raise CaptureError(
+                    f"argument {name} was {constant!r} at capture and is {value!r} now", code="E207",
+                    hint="capture again: Python numbers are part of the captured graph",
+                )  # fmt: skip
+        return [given[i] if i in given else self.state[i]() for i in self.graph.input_ids]
+
+    def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], TreeSpec]:
+        if set(kwargs) == set(self.keywords):
+            kwargs = {k: kwargs[k] for k in self.keywords}
+        return tree_flatten((tuple(args), dict(kwargs)))
+
+    def unflatten(self, outputs: Sequence[Any]) -> Any:
+        """The user's structure, from values in the order of `graph.outputs`."""
+        values = iter(outputs)
+        flat = [next(values) if isinstance(r, Ref) else r for r in self.returns]
+        if self.out_spec is None:
+            return flat[0] if len(flat) == 1 else tuple(flat)
+        return tree_unflatten(flat, self.out_spec)
+
+
+def _same_constant(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and (a == b or (a != a and b != b))

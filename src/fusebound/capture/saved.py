@@ -1,0 +1,60 @@
+"""A saved graph made runnable again: its operators, one by one, through the framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_structure
+
+from fusebound.capture.encode import torch_dtype
+from fusebound.capture.replay import inputs_of, prepare
+from fusebound.capture.torch import Captured, trace
+from fusebound.errors import GraphError
+from fusebound.ir.graph import Graph, Ref, Value, hint
+
+
+def captured_from_graph(graph: Graph) -> Captured:
+    """The graph as a captured function of all its inputs, positionally, in the order of `graph.inputs`.
+
+    Its program is traced from the replay of its operators, so that it can be verified. Raises FormatError
+    for an operator that may not be run, GraphError for a graph whose operators do not run on values of its
+    shapes.
+    """
+    fn = replayed(graph)
+    try:
+        program = trace(fn, tuple(example(graph.values[i.value]) for i in graph.inputs))
+    except (RuntimeError, TypeError, ValueError, IndexError) as e:
+        raise GraphError(f"the graph's operators do not run: {str(e).splitlines()[0]}", code="E301") from e
+    return Captured(
+        graph, program, None, fn, (), tuple(Ref(o) for o in graph.outputs),
+        tree_structure(((0,) * len(graph.inputs), {})), None, (), graph.input_ids,
+    )  # fmt: skip
+
+
+def replayed(graph: Graph) -> Callable[..., Any]:
+    """A function of the graph's inputs that returns its outputs (one bare, several as a tuple) and mutates
+    what the graph mutates. Raises FormatError for an operator that may not be run."""
+    steps = [(prepare(op), inputs_of(op), op.outputs) for op in graph.user_ops]
+
+    def run(*args: Any) -> Any:
+        env: dict[str, Any] = dict(zip(graph.input_ids, args, strict=True))
+        for call, reads, writes in steps:
+            env.update(zip(writes, call([env[i] for i in reads]), strict=True))
+        new = [env[m.source] for m in graph.mutations]
+        for m, value in zip(graph.mutations, new, strict=True):
+            env[m.target].copy_(value)
+        outs = tuple(env[o] for o in graph.outputs)
+        return outs[0] if len(outs) == 1 else outs
+
+    return run
+
+
+def example(v: Value) -> Any:
+    """Zeros of the value's shape, type and strides; a number where the value is one."""
+    dtype = torch_dtype(v.dtype)
+    if v.scalar:
+        return True if dtype == torch.bool else 1.0 if dtype.is_floating_point else 1
+    shape, strides = tuple(map(hint, v.shape)), tuple(map(hint, v.strides))
+    return torch.empty_strided(shape, strides, dtype=dtype).zero_()
