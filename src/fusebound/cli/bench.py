@@ -47,7 +47,7 @@ def _measure(name: str, options: Options) -> Report:
     session = Session(name, options)
     session.phases.say(name)
     report = report_of(session.plan, session.target, model=session.model.name)
-    return with_bench(report, session.bench())
+    return with_bench(report, session.bench()) if session.plan.kernels else report
 
 
 def _show(console: Console, reports: list[Report]) -> None:
@@ -58,7 +58,7 @@ def _show(console: Console, reports: list[Report]) -> None:
         return
     console.print(tables.heading(reports[0]))
     console.print()
-    console.print(tables.timings(reports[0]))
+    console.print(tables.timings(reports[0]) if reports[0].timings else tables.verdict(reports[0]))
 
 
 def _rows(reports: list[Report]) -> Iterator[tuple[object, ...]]:

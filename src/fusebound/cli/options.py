@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile"
 class Options:
     """What the user asked for. Fields that a command does not offer keep their defaults.
 
-    `tau` bounds |fused - eager| in the outputs' unit; `shape` and `dtype` describe example inputs in order.
+    `plan_file` is a saved plan to use; `tau` bounds |fused - eager| in the outputs' unit; `shape` and `dtype` describe example inputs in order.
     """
 
     format: str = "text"
@@ -25,6 +26,7 @@ class Options:
     policy: str = "tile"
     numerics: str = "accurate"
     hardware: str = "host"
+    plan_file: Path | None = None
     tau: float | None = None
     expected_calls: int = 1000
     shape: tuple[str, ...] = ()
@@ -62,6 +64,12 @@ MODEL: tuple[Decorator, ...] = (
     click.option("--trust", is_flag=True, help="Load .pt2 archives that hold pickled data."),
 )
 PLAN: tuple[Decorator, ...] = (
+    click.option(
+        "--plan",
+        "plan_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Use this saved plan of MODEL instead of making one.",
+    ),
     click.option("--policy", type=click.Choice(POLICIES), default="tile", help="What may be fused."),
     click.option(
         "--numerics",

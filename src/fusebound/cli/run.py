@@ -45,15 +45,16 @@ def command(options: Options, model: str | None, list_: bool, output: Path | Non
 
 
 def _run(session: Session, options: Options) -> Report:
-    """All phases, and the report of them."""
+    """All phases, and the report of them; a plan without kernels leaves nothing to check or measure."""
     from fusebound.measure.environment import describe
     from fusebound.report.collect import report_of
     from fusebound.report.results import with_bench, with_phases, with_verify
 
     session.calibrate_first()
     report = report_of(session.plan, session.target, model=session.model.name)
-    report = with_verify(report, session.verify(VERIFY_SECONDS))
-    report = with_bench(report, session.bench())
+    if session.plan.kernels:
+        report = with_verify(report, session.verify(VERIFY_SECONDS))
+        report = with_bench(report, session.bench())
     return with_phases(report, session.phases.seconds, describe())
 
 

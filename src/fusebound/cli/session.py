@@ -61,7 +61,11 @@ class Session:
 
     @cached_property
     def plan(self) -> Plan:
-        """The saved plan that MODEL is, or a new one."""
+        """The plan that the options name or that MODEL is, or else a new one."""
+        if self.options.plan_file is not None:
+            from fusebound.plan.plan import Plan
+
+            return Plan.load(self.options.plan_file, self.captured.graph)
         if self.model.plan is not None:
             return self.model.plan
         from fusebound.api.pipeline import make_plan

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.traffic import by_level, kernel_traffic, user_traffic
+from fusebound.gates.pages import title
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.cost import user_op_us
 from fusebound.plan.plan import Cut, Group, Plan
@@ -145,7 +146,7 @@ def _remainders(plan: Plan, target: Target) -> tuple[Remainder, ...]:
 def _reason(plan: Plan, user: UserOp) -> tuple[str, str]:
     """Why an operator stands alone: it is a boundary itself, else the first cut at one of its edges."""
     if user.why:
-        return user.why, f"{user.target} runs through the framework"
+        return user.why, f"{user.target}: {title(user.why)}"
     cuts = [c for c in plan.cuts if user.name in (c.producer, c.consumer)]
     if not cuts:
         return UNPLACED, "no operator beside it that could join"

@@ -26,12 +26,13 @@ def show(console: Console, report: Report) -> None:
         sections += [errors(report), checks(report)]
     if report.timings:
         sections.append(timings(report))
-    sections.append(summary(report))
+    sections += [summary(report), verdict(report)]
     if report.remainders:
         sections.append(remainders(report))
     for section in sections:
-        console.print()
-        console.print(section)
+        if not isinstance(section, Table) or section.row_count:
+            console.print()
+            console.print(section)
 
 
 def heading(report: Report) -> Text:
@@ -81,6 +82,18 @@ def errors(report: Report) -> Table:
 def _excess(e: OutputError) -> float:
     """The fused error over eager's, for ordering: what is nearest to a failure comes first."""
     return e.fused_rms / e.eager_rms if e.eager_rms else float(e.fused_rms > 0)
+
+
+def verdict(report: Report) -> Table:
+    """One line where the answer is not to fuse, or not to believe it."""
+    lines: list[tuple[str, str]] = []
+    if not report.kernels:
+        lines.append(("verdict", "no group of operators is worth a kernel here: the program stays as it is"))
+    if not report.ok:
+        lines.append(("verdict", "the numbers are worse than allowed: do not use this plan"))
+    elif report.slower:
+        lines.append(("verdict", "slower than eager on these inputs: fusebound.compile keeps eager for them"))
+    return labelled(lines)
 
 
 def checks(report: Report) -> Table:

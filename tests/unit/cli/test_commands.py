@@ -175,12 +175,16 @@ def test_shapes_stand_in_for_example_inputs(run: Run, model: str) -> None:
     assert "bf16[16, 32]" in out
 
 
-def test_textbook_prints_its_table_and_what_tile_does(run: Run) -> None:
+def test_textbook_prints_its_table_and_what_tile_does(
+    run: Run, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     code, out, _ = run("textbook", "--hardware", "cpu-avx512")
     assert code == 0
     assert "fail: t2 has two consumers" in out
     assert "no edge" in out
     assert "relu + add + softmax + mul" in out
+    golden("textbook.txt", out)
     data = json.loads(run("textbook", "--hardware", "cpu-avx512", "--format", "json")[1])
     moved = {p["policy"]: p["bytes"] for p in data["policies"]}
     assert moved["tile"] < moved["textbook"] < moved["none"]

@@ -93,6 +93,15 @@ def test_an_unknown_operator_gets_the_known_ones(capfd: pytest.CaptureFixture[st
     assert "exp" in text
 
 
+def test_a_plan_of_another_graph(capfd: pytest.CaptureFixture[str], model: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    assert invoke(["plan", f"{model}:f", "--shape", "4", "--save", path]) == 0
+    assert invoke(["plan", f"{model}:f", "--shape", "4", "--plan", path]) == 0
+    capfd.readouterr()
+    text = diagnostic(capfd, "verify", f"{model}:f", "--shape", "5", "--plan", path)
+    assert "another graph" in text
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "fusebound.plan/1"}', '{"inputs": 1}'])
 def test_damaged_json(capfd: pytest.CaptureFixture[str], tmp_path: Path, content: str) -> None:
     path = tmp_path / "damaged.json"
