@@ -348,7 +348,8 @@ class _Tiles:
     def _recall(self, s: Recall, env: _Env, width: int) -> Reg:
         fn = self.fn
         kind = _scratch_type(s.dtype)
-        raw = fn.load(vec(kind, width), self._scratch(s.scratch, s.offset, env), align=4, mask=fn.active)
+        mask = fn.active if width > 1 else None
+        raw = fn.load(vec(kind, width), self._scratch(s.scratch, s.offset, env), align=4, mask=mask)
         return fn.cast("trunc", raw, vec("i1", width)) if s.dtype == "bool" else raw
 
     def _scratch(self, scratch: int, offset: Affine, env: _Env) -> Reg:
