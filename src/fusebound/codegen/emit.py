@@ -33,8 +33,8 @@ class Fn:
     `parameters` are `(name, type)` pairs, or `(name, type, attributes)` ("noalias readonly"). `block` is
     the label of the block that is being filled. `location` and `subprogram` are debug information (empty, or
     ", !dbg !7" and " !dbg !3") that instructions and the function carry. `active` is the mask of the lanes
-    that hold real elements (None: all), and `flags` points at an i32 that `flag` sets; the loop emitter maintains both. `isa` names
-    the CPU features that the code may use ("avx512f", "avx2", …; empty: none beyond plain LLVM).
+    that hold real elements (None: all), and `flags` points at an i32 that `flag` sets; the loop emitter
+    maintains both. `isa` names the CPU features that the code may use ("avx512f", …; empty: plain LLVM only).
     """
 
     def __init__(
