@@ -17,7 +17,8 @@ POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile"
 class Options:
     """What the user asked for. Fields that a command does not offer keep their defaults.
 
-    `plan_file` is a saved plan to use; `tau` bounds |fused - eager| in the outputs' unit; `shape` and `dtype` describe example inputs in order.
+    `plan_file` is a saved plan to use; `tau` bounds |fused - eager| in the outputs' unit; `shape` and `dtype`
+    describe example inputs in order.
     """
 
     format: str = "text"
