@@ -110,14 +110,22 @@ class Snapshot:
         self._storages = {storage_key(t): t.untyped_storage() for t in held if has_memory(t)}
         self._bytes = {key: s.clone() for key, s in self._storages.items()}
 
-    def restore(self) -> None:
-        """Write the bytes back, in place."""
-        for key, storage in self._storages.items():
-            storage.copy_(self._bytes[key])
+    def restore(self, keys: Iterable[int] | None = None) -> None:
+        """Write the bytes back, in place: all, or those of some storages."""
+        for key in self._storages if keys is None else keys:
+            self._storages[key].copy_(self._bytes[key])
 
-    def same(self, tensor: torch.Tensor) -> bool:
-        """Whether the memory behind `tensor` holds the bytes that it held."""
-        key = storage_key(tensor)
-        now = torch.empty(0, dtype=torch.uint8).set_(self._storages[key])
-        before = torch.empty(0, dtype=torch.uint8).set_(self._bytes[key])
-        return torch.equal(now, before)
+    def changed(self) -> set[int]:
+        """Keys (`storage_key`) of the storages that no longer hold the bytes that they held."""
+        return {
+            key for key in self._storages if not torch.equal(_bytes(self._storages[key]), self._held(key))
+        }
+
+    def _held(self, key: int) -> torch.Tensor:
+        return _bytes(self._bytes[key])
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The storage as a tensor of words, or of bytes where words do not fit."""
+    word = torch.int64 if storage.nbytes() % 8 == 0 and storage.data_ptr() % 8 == 0 else torch.uint8
+    return torch.empty(0, dtype=word).set_(storage)

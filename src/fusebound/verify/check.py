@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fusebound.verify.call import Capture, Snapshot, bind, tensors
+from fusebound.verify.errors import Errors, pooled
 from fusebound.verify.inputs import GIVEN, LIKE, SPECIAL_SETS, fill, floats
 from fusebound.verify.program import Comparison, Program, own_copies
 from fusebound.verify.repeat import Repeats, repeat
 from fusebound.verify.result import OutputCheck, VerifyResult
-from fusebound.verify.tolerance import Errors, Ruling, pooled, rule
+from fusebound.verify.tolerance import Ruling, rule
 
 _SMALL = 256
 """Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
@@ -107,6 +108,7 @@ class _Judge:
         seed = self._seed + 1000 * number
         if kind != GIVEN:
             fill(self._program.leaves, kind, seed)
+        self._program.settle()
         found = self._program.compare(seed)
         where = f" on {kind!r}"
         self._faults.extend(fault + where for fault in found.faults if fault + where not in self._faults)

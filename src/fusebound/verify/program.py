@@ -11,10 +11,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
+from fusebound.verify.errors import Errors, Exact, measure
 from fusebound.verify.exact import correctly_rounded
 from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.oracle import Reference, reference
-from fusebound.verify.tolerance import Errors, Exact, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,12 @@ class Program:
         self._args, self._kwargs = args, kwargs
         self.leaves = leaves
         self._extended: Extended | None = None
+        self.settle()
         self.correctly_rounded = correctly_rounded(program_of(captured))
+
+    def settle(self) -> None:
+        """Take the present values of the inputs as those that every run starts from."""
+        self._before = Snapshot(tensors(self.leaves))
 
     def fused(self, seed: int) -> Outcome:
         """Run the built program; inputs hold their values again afterwards."""
@@ -76,21 +81,21 @@ class Program:
         return self._run(self._eager, seed)
 
     def _run(self, fn: Callable[..., object], seed: int) -> Outcome:
-        before = Snapshot(tensors(self.leaves))
         torch.manual_seed(seed)
         try:
             with torch.no_grad():
                 flat = pytree.tree_leaves(fn(*self._args, **self._kwargs))
         except Exception as error:
-            before.restore()
+            self._before.restore()
             return Outcome(error=error)
         outputs = tuple(_copy(v) for v in flat)
+        touched = self._before.changed()
         changed = {
             i: _copy(leaf.value)
             for i, leaf in enumerate(self.leaves)
-            if leaf.is_tensor and has_memory(leaf.value) and not before.same(leaf.value)
+            if leaf.is_tensor and has_memory(leaf.value) and storage_key(leaf.value) in touched
         }
-        before.restore()
+        self._before.restore(touched)
         return Outcome(outputs, changed)
 
     def compare(self, seed: int) -> Comparison:

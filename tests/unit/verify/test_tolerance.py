@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from fusebound.verify.tolerance import Exact, measure, pooled, rule, ulp
+from fusebound.verify.errors import Exact, measure, pooled, ulp
+from fusebound.verify.tolerance import rule
 
 EXACT = torch.linspace(1.0, 1.9, 4096, dtype=torch.float64)
 STEP = 2.0**-23
@@ -127,3 +128,14 @@ def test_complex_numbers_are_two_floats() -> None:
 def test_empty_outputs_are_equal() -> None:
     empty = torch.empty(0, 5)
     assert ruling(empty, empty, empty.double()).verdict == "equal"
+
+
+def test_large_outputs_are_walked_in_pieces() -> None:
+    exact = torch.randn(700, 1000, dtype=torch.float64)
+    eager = exact.float()
+    fused = eager.clone()
+    fused[650, 999] = math.nan
+    errors = measure(fused, eager, Exact(exact))
+    assert errors.mismatches == 1 and errors.mismatch.endswith("at [650, 999]")
+    assert errors.whole.count == 699_999 and not errors.equal
+    assert errors.whole.value_rms == pytest.approx(float(exact.square().mean().sqrt()), rel=1e-5)
