@@ -22,6 +22,7 @@ from fusebound.capture.fxnodes import (
 )
 from fusebound.capture.lower import Ctx, T, Unlowered
 from fusebound.capture.lower.apply import Call, kind_of, lower, prune, settle
+from fusebound.capture.metadata import explicit
 from fusebound.capture.registry import CUSTOM
 from fusebound.capture.source import scope_of, source_of, written_as
 from fusebound.errors import CaptureError
@@ -154,6 +155,8 @@ class _Converter:
             wanted = [value_of("", vals[i]) for i in kept]
             outs = settle(self.builder, start, name, [found[i] for i in kept], wanted, own=many)
             kind, why = kind_of(self.builder.nodes[start:]), ""
+            if len(results) == 1:
+                target, encoded, named = explicit(target, encoded, named, results[0])
             if len(self.builder.nodes) == start:
                 # A view to the same shape, say: the operator does nothing, and is not in the graph.
                 self.builder.abandon()
@@ -164,7 +167,7 @@ class _Converter:
             target = f"{target}[{','.join(map(str, kept))}]"
         self.builder.end(
             target, encoded, named, outs, kind, scope_of(node), source_of(node),
-            wrote if wrote != call.target else "", why,
+            wrote if wrote != target else "", why,
         )  # fmt: skip
 
     def _begin(self, name: str) -> str:

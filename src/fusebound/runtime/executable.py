@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import torch
 
 from fusebound.codegen.build import Kernel
-from fusebound.ir.graph import Graph
+from fusebound.errors import UsageError
+from fusebound.ir.graph import Graph, Input
 from fusebound.plan.plan import Group, Plan
-from fusebound.runtime.steps import Step, framework_step, kernel_step
+from fusebound.runtime.steps import Step, framework_step, kernel_step, restride, same_layout
 
 
 class Bound(Protocol):
@@ -76,12 +77,36 @@ class Executable:
         return self.captured.unflatten(self.run(self.captured.bind(args, kwargs)))
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run on flat inputs (in the order of the graph's); returns flat outputs."""
+        """Run on flat inputs (in the order of the graph's); returns flat outputs.
+
+        Raises UsageError for an input of another shape or dtype; one of another layout is copied, unless it is
+        written.
+        """
         with torch.no_grad():
-            return self.run_plain(inputs)
+            return self.run_plain([self._fit(i, t) for i, t in zip(self.captured.graph.inputs, inputs, strict=True)])
+
+    def _fit(self, input: Input, t: Any) -> Any:
+        """An input as the kernels were compiled for it."""
+        value = self.captured.graph.values[input.value]
+        if not isinstance(t, torch.Tensor) or not value.is_static:
+            return t
+        if t.shape != value.shape or str(t.dtype) != f"torch.{value.dtype}":
+            raise UsageError(
+                f"{input.target} is {str(t.dtype)[6:]}{list(t.shape)}, the plan was built for"
+                f" {value.dtype}{list(value.shape)}",
+                hint="capture again with inputs of this kind, or use fusebound.compile", code="E123",
+            )  # fmt: skip
+        if same_layout(t, value.strides):
+            return t
+        if any(m.target == input.value for m in self.captured.graph.mutations):
+            raise UsageError(
+                f"{input.target} has strides {t.stride()} and is written; the plan was built for {value.strides}",
+                hint="capture again with inputs of this layout, or use fusebound.compile", code="E123",
+            )  # fmt: skip
+        return restride(t, value.strides)
 
     def run_plain(self, inputs: Sequence[Any]) -> list[Any]:
-        """`run` for a caller who knows that autograd records nothing."""
+        """`run` for a caller who has checked the inputs and knows that autograd records nothing."""
         env = self._start(inputs)
         for step, drop in self._program:
             step(env)

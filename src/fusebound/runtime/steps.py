@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -38,7 +38,7 @@ def kernel_step(
     def step(env: list[Any]) -> None:
         for i, strides in unsure:
             if env[i].stride() != strides:
-                env[i] = _restride(env[i], strides)
+                env[i] = restride(env[i], strides)
         tensors = [env[i] for i in reads]
         for i, allocate, target in writes:
             if target >= 0:
@@ -58,13 +58,24 @@ def kernel_step(
 
 
 def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: Any) -> Step:
-    """Run one user operator through the framework."""
+    """Run one user operator through the framework.
+
+    An argument that only lends its shape and type (`zeros_like(x)`, the target of a copy) may have stayed inside a
+    kernel: fresh memory of the same kind stands in for it.
+    """
     call = prepare(op, getattr(captured, "modules", None))
-    reads = [slot[v] for v in inputs_of(op)]
+    ids = inputs_of(op)
+    reads = [slot[v] for v in ids]
     writes = [slot[v] for v in op.outputs]
+    needed = {v for n in graph.members[op.name] for v in n.inputs}
+    lent = [(k, _allocator(graph, v)) for k, v in enumerate(ids) if v not in needed]
 
     def step(env: list[Any]) -> None:
-        for i, value in zip(writes, call([env[i] for i in reads]), strict=True):
+        values = [env[i] for i in reads]
+        for k, allocate in lent:
+            if values[k] is None:
+                values[k] = allocate()
+        for i, value in zip(writes, call(values), strict=True):
             env[i] = value
 
     return step
@@ -80,12 +91,19 @@ def _allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:
     return pool.allocator(shape, _strides(graph, value), getattr(torch, v.dtype))
 
 
-def _restride(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """A copy with the strides that the kernel was compiled for (an operator chose another layout this time)."""
-    if t.numel() == 0 or all(n == 1 or a == b for n, a, b in zip(t.shape, t.stride(), strides, strict=True)):
+def same_layout(t: torch.Tensor, strides: Sequence[object]) -> bool:
+    """Whether a tensor's elements lie as `strides` say (the stride of an axis of one element is immaterial)."""
+    if t.numel() == 0:
+        return True
+    return all(n == 1 or a == b for n, a, b in zip(t.shape, t.stride(), strides, strict=True))
+
+
+def restride(t: torch.Tensor, strides: Sequence[object]) -> torch.Tensor:
+    """The tensor itself, or a copy with the strides that a kernel was compiled for."""
+    if same_layout(t, strides):
         return t
-    out = torch.empty_strided(t.shape, strides, dtype=t.dtype)
-    return out.copy_(t)
+    sizes = tuple(s for s in strides if isinstance(s, int))
+    return torch.empty_strided(t.shape, sizes, dtype=t.dtype).copy_(t)
 
 
 def _poison(t: torch.Tensor) -> None:
