@@ -56,9 +56,13 @@ def _show(console: Console, reports: list[Report]) -> None:
     if len(reports) > 1:
         console.print(tables.comparison(reports))
         return
-    console.print(tables.heading(reports[0]))
-    console.print()
-    console.print(tables.timings(reports[0]) if reports[0].timings else tables.verdict(reports[0]))
+    (report,) = reports
+    for section in (
+        tables.heading(report),
+        tables.timings(report) if report.timings else tables.verdict(report),
+    ):
+        console.print()
+        console.print(section)
 
 
 def _rows(reports: list[Report]) -> Iterator[tuple[object, ...]]:

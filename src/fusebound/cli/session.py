@@ -13,6 +13,7 @@ from fusebound.errors import UsageError
 if TYPE_CHECKING:
     from fusebound.api.model import Model
     from fusebound.capture.torch import Captured
+    from fusebound.ir.graph import Graph
     from fusebound.measure.bench import BenchResult
     from fusebound.plan.plan import Plan
     from fusebound.runtime.executable import Executable
@@ -68,18 +69,29 @@ class Session:
             return Plan.load(self.options.plan_file, self.captured.graph)
         if self.model.plan is not None:
             return self.model.plan
+        graph = self.captured.graph
+        with self.phases("plan"):
+            return self._planned(graph)
+
+    def _planned(self, graph: Graph) -> Plan:
         from fusebound.api.pipeline import make_plan
 
-        o, graph, target = self.options, self.captured.graph, self.target
-        with self.phases("plan"):
-            return make_plan(
-                graph,
-                policy=o.policy,
-                numerics=o.numerics,
-                hardware=target,
-                tau=o.tau,
-                expected_calls=o.expected_calls,
-            )
+        o = self.options
+        return make_plan(
+            graph,
+            policy=o.policy,
+            numerics=o.numerics,
+            hardware=self.target,
+            tau=o.tau,
+            expected_calls=o.expected_calls,
+        )
+
+    def build(self, model: Model) -> tuple[Executable, Captured]:
+        """Another model, planned by the same options and compiled; no phase is announced."""
+        from fusebound.api.pipeline import build_plan, capture_model
+
+        captured = capture_model(model)
+        return build_plan(self._planned(captured.graph), captured), captured
 
     @cached_property
     def executable(self) -> Executable:

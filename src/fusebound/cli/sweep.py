@@ -75,20 +75,9 @@ def _parse(text: str) -> tuple[int, ...]:
 
 
 def _built(session: Session, model: Model) -> Built:
-    from fusebound.api.pipeline import build_plan, capture_model, make_plan
-
-    o = session.options
-    captured = capture_model(model)
-    plan = make_plan(
-        captured.graph,
-        policy=o.policy,
-        numerics=o.numerics,
-        hardware=session.target,
-        tau=o.tau,
-        expected_calls=o.expected_calls,
-    )
-    session.phases.say(f"  {model.name}: {len(plan.kernels)} kernels of {len(plan.groups)} steps")
-    return build_plan(plan, captured), model.fn, model.args
+    exe, _ = session.build(model)
+    session.phases.say(f"  {model.name}: {len(exe.kernels)} kernels of {len(exe.plan.groups)} steps")
+    return exe, model.fn, model.args
 
 
 def _first(found: Sweep) -> int | None:

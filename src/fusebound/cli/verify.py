@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -14,22 +15,29 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fusebound.report.schema import Report
+    from fusebound.runtime.executable import Executable
+    from fusebound.verify.call import Capture
+    from fusebound.verify.shapes import ShapeCheck
 
 
 @click.command("verify", short_help="Check numbers against float64.")
 @click.argument("model")
+@click.option("--boundary", is_flag=True, help="Rebuild and check at boundary shapes and layouts as well.")
 @with_options(MODEL, PLAN, OUTPUT)
-def command(options: Options, model: str) -> int:
+def command(options: Options, model: str, boundary: bool) -> int:
     """Run MODEL fused, eagerly and in float64, on given, drawn and special values, and compare the errors.
 
+    --boundary does so again at sizes round a vector and a tile, at sizes 0 and 1, transposed, strided and expanded.
     Exits with 1 if an output is less accurate than allowed.
     """
     from fusebound.report.collect import report_of
-    from fusebound.report.results import with_verify
+    from fusebound.report.results import with_shapes, with_verify
     from fusebound.report.rows import error_rows
 
     session = Session(model, options)
     report = with_verify(report_of(session.plan, session.target, model=session.model.name), session.verify())
+    if boundary:
+        report = with_shapes(report, _shapes(session))
     emit(
         options.format,
         text=lambda console: _show(console, report),
@@ -39,9 +47,22 @@ def command(options: Options, model: str) -> int:
     return 0 if report.ok else 1
 
 
+def _shapes(session: Session) -> tuple[ShapeCheck, ...]:
+    from fusebound.verify.shapes import verify_shapes
+
+    given = session.model
+
+    def build(args: tuple[Any, ...]) -> tuple[Executable, Capture]:
+        exe, captured = session.build(replace(given, args=args, graph=None, plan=None))
+        return exe, cast("Capture", captured)
+
+    with session.phases("boundary"):
+        return verify_shapes(build, given.fn, given.args, numerics=session.options.numerics)
+
+
 def _show(console: Console, report: Report) -> None:
     from fusebound.report import tables
 
-    console.print(tables.heading(report))
-    console.print(tables.errors(report))
-    console.print(tables.checks(report))
+    for section in (tables.heading(report), tables.errors(report), tables.checks(report)):
+        console.print()
+        console.print(section)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fusebound.measure import statistics as measured
@@ -10,6 +10,7 @@ from fusebound.measure.bench import BenchResult
 from fusebound.measure.statistics import Samples, quantile
 from fusebound.report.schema import OutputError, Phase, Ratio, Report, Timing
 from fusebound.verify.result import OutputCheck, VerifyResult
+from fusebound.verify.shapes import ShapeCheck
 
 
 def with_verify(report: Report, found: VerifyResult) -> Report:
@@ -49,6 +50,17 @@ def _checks(found: VerifyResult) -> tuple[str, ...]:
         lines.append(f"not begun for lack of time: {', '.join(found.skipped)}")
     lines += [f"eager raises, and so does the program: {text}" for text in found.raised]
     return (*lines, *found.notes)
+
+
+def with_shapes(report: Report, found: Sequence[ShapeCheck]) -> Report:
+    """Add what came of the boundary shapes and layouts: one line, and one for each that failed."""
+    checked = [c for c in found if c.result is not None]
+    refused = [c.variant for c in found if c.result is None]
+    lines = [f"{len(checked)} boundary shapes and layouts: {', '.join(c.variant for c in checked)}"]
+    if refused:
+        lines.append(f"refused by eager too: {', '.join(refused)}")
+    lines += [f"FAILED at {c.variant}: {c.result.summary()}" for c in checked if c.result and not c.ok]
+    return replace(report, checks=(*report.checks, *lines), ok=report.ok and all(c.ok for c in found))
 
 
 def with_bench(report: Report, found: BenchResult) -> Report:

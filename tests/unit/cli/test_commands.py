@@ -148,6 +148,12 @@ def test_verify_of_a_module_and_of_keyword_arguments(run: Run, model: str) -> No
     assert out.startswith("output,set,ok")
 
 
+def test_verify_at_boundary_shapes(run: Run, model: str) -> None:
+    code, out, _ = run("verify", f"{model}:scaled", "--expected-calls", "100000000", "--boundary")
+    assert code == 0
+    assert "last axis 17" in out and "transposed" in out
+
+
 def test_sweep_at_two_sizes(run: Run, model: str) -> None:
     code, out, _ = run(
         "sweep", f"{model}:scaled", "--shape", "N,96", "--shape", "96", "--sizes", "8,64", "--rounds", "3",
