@@ -53,9 +53,7 @@ def _definition(op: Op) -> Callable[..., Any]:
 
 def _is_unknown_composite(op: Op) -> bool:
     name = target_name(op)
-    return (
-        name not in LOWERINGS and boundary(name, Unlowered("")) == ("opaque", "F601") and _is_composite(op)
-    )
+    return name not in LOWERINGS and boundary(name, Unlowered("")) == ("opaque", "F601") and _is_composite(op)
 
 
 @contextlib.contextmanager

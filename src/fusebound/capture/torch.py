@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, _trace
 
 from fusebound.capture.captured import Captured, Getter
 from fusebound.capture.convert import Converted, convert
@@ -105,15 +105,19 @@ def _name_of(fn: Callable[..., Any]) -> str:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Export's warnings and logged graphs are about its own internals; errors still reach the user."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    handlers = [(h, h.level) for name in ("torch", "torch.__trace") for h in logging.getLogger(name).handlers]
+    for handler, _ in handlers:
+        handler.setLevel(logging.CRITICAL + 1)
+    # On an error this module prints the graph so far to stderr, where our diagnostic belongs.
+    _trace.print = lambda *args, **kwargs: None  # type: ignore[attr-defined]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        _trace.__dict__.pop("print", None)
+        for handler, level in handlers:
+            handler.setLevel(level)
 
 
 __all__ = ["Captured", "capture", "trace"]

@@ -15,7 +15,7 @@ from torch import nn
 from fusebound.capture.replay import call, inputs_of, resolve, split_target
 from fusebound.capture.saved import captured_from_graph
 from fusebound.capture.torch import Captured, capture
-from fusebound.errors import FormatError, UsageError
+from fusebound.errors import CaptureError, FormatError, UsageError
 from fusebound.ir.graph import Ref, Sym, Token, UserOp
 from fusebound.ir.names import find
 from fusebound.ir.spec import verify
@@ -185,6 +185,27 @@ def test_boundaries(fn: Any, x: torch.Tensor, kind: str | None, code: str) -> No
     assert kind is None or (kind, code) in found
     if code != "F606":
         assert torch.equal(outputs(captured, x), fn(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint64, torch.float8_e8m0fnu], ids=str)
+def test_types_without_kernels_have_a_form(dtype: torch.dtype) -> None:
+    graph = capture(lambda x: x.clone(), (torch.zeros(3, dtype=dtype),)).graph
+    verify(graph)
+    assert parse_graph(print_graph(graph)) == graph
+    assert graph.user["clone"].why == "F604" and graph.values["clone"].nbytes == 3 * dtype.itemsize
+
+
+def test_sparse_tensors_stay_with_the_framework() -> None:
+    x = X.to_sparse()
+    captured = capture(lambda x: x * 2, (x,))
+    assert captured.graph.user["mul"].why == "F604"
+    assert torch.equal(outputs(captured, x).to_dense(), X * 2)
+
+
+def test_capture_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CaptureError):
+        capture(lambda x: x * 2 if x.max().item() > 3 else x, (X,))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_sizes_known_only_at_run_time() -> None:

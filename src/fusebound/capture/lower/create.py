@@ -52,7 +52,8 @@ def fill(c: Ctx, x: T, value: T | Number) -> T:
 def arange(c: Ctx, start: Number, end: Number, step: Number = 1, **options: object) -> T:
     (n,) = c.out.shape
     if isinstance(start, float) or isinstance(step, float):
-        raise Unlowered("a range of real numbers")
+        # Eager steps in double precision and rounds once.
+        return c.cast(c.iota((int(n),), 0, torch.float64, float(start), float(step)), c.out_dtype)  # type: ignore[arg-type]
     return c.iota((int(n),), 0, c.out_dtype, start, step)  # type: ignore[arg-type]
 
 
