@@ -22,7 +22,7 @@ from fusebound.gates.decide import NO_RULES
 from fusebound.gates.override import Rules
 from fusebound.gates.policy import check as policy_check
 from fusebound.ir.graph import Graph
-from fusebound.plan.candidates import Roles, origin, with_views
+from fusebound.plan.candidates import Roles, origin, referents, with_views
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.cost import eager_us, lower_bound_us
 from fusebound.plan.plan import Cut, Decision, Group, Plan
@@ -82,6 +82,8 @@ class Assembly:
                 continue
             reader = next(iter(readers))
             nodes = self.groups.nodes[reader]
+            if not referents(self.g, u.name) <= {self.g.node[n].user for n in nodes}:
+                continue
             if len(busy_users(self.g, nodes)) < 2:
                 continue
             if isinstance(unify(self.g, self.groups.nodes[here] | nodes), Space):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from fusebound.analysis.alias import is_view
+from fusebound.analysis.memo import per_graph
 from fusebound.gates.base import Candidate
 from fusebound.gates.dependence import boundary_code
-from fusebound.ir.graph import Graph, UserOp
+from fusebound.ir.graph import Attr, Graph, Ref, UserOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,52 @@ def sibling_edges(g: Graph, r: Roles) -> Iterator[Edge]:
 
 
 def views_between(g: Graph, r: Roles, first: frozenset[str], second: frozenset[str]) -> frozenset[str]:
-    """The views (user operators) through which `second` reads what `first` computes, or the reverse."""
-    return _through(g, r, first, second) | _through(g, r, second, first)
+    """The views (user operators) that belong to the merge of two groups.
+
+    Those through which one reads what the other computes, and those of its values that nobody outside refers to:
+    left out, they would make the kernel store what only they read.
+    """
+    found = _through(g, r, first, second) | _through(g, r, second, first)
+    users = {g.node[i].user for i in first | second} | found
+    while more := {
+        v for u in users for v in _views_of(g, r, u) if v not in users and referents(g, v) <= users
+    }:
+        users |= more
+        found |= more
+    return found
+
+
+def _views_of(g: Graph, r: Roles, user: str) -> set[str]:
+    """The views that read a result of an operator directly and whose own results do not escape."""
+    readers = {n.user for v in g.user[user].outputs for n in g.consumers[v]}
+    return {v for v in readers & r.views if not any(o in g.escaping for o in g.user[v].outputs)}
+
+
+@per_graph
+def referents(g: Graph, user: str) -> frozenset[str]:
+    """The user operators that name a result of `user` among their arguments, for its data or only for its shape."""
+    return frozenset(u for v in g.user[user].outputs for u in _named(g).get(v, ()))
+
+
+@per_graph
+def _named(g: Graph) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for n in g.nodes:
+        for v in n.inputs:
+            found.setdefault(v, set()).add(n.user)
+    for u in g.user_ops:
+        for a in (*u.args, *(x for _, x in u.kwargs)):
+            for v in _refs(a):
+                found.setdefault(v, set()).add(u.name)
+    return found
+
+
+def _refs(a: Attr) -> Iterator[str]:
+    if isinstance(a, Ref):
+        yield a.id
+    elif isinstance(a, tuple):
+        for x in a:
+            yield from _refs(x)
 
 
 def with_views(

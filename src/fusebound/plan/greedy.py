@@ -27,8 +27,9 @@ ROUNDS = 3
 """
 
 _NEVER = ("F1", "F2", "F5", "F6", "F9")
-_PASSING = ("F101", "F107", "F202")
-"""Refusals that a larger group keeps: everything but resources and gain, and those that may pass."""
+_PASSING = ("F101", "F107", "F202", "F501")
+"""Refusals that a larger group keeps: everything but resources and gain, and those that may pass (a value that
+need not be stored any more changes the domain)."""
 
 
 @dataclass(slots=True)
@@ -43,10 +44,10 @@ class Search:
     rules: Rules = NO_RULES
     growing: bool = True
     decisions: list[Decision] = field(default_factory=list[Decision])
-    refused: dict[tuple[int, int], tuple[int, int, Judgement]] = field(
-        default_factory=dict[tuple[int, int], tuple[int, int, Judgement]]
+    refused: dict[tuple[int, int], tuple[int, int]] = field(
+        default_factory=dict[tuple[int, int], tuple[int, int]]
     )
-    never: dict[int, dict[int, Judgement]] = field(default_factory=dict[int, dict[int, Judgement]])
+    never: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
 
     def run(self) -> None:
         """Merge until no candidate passes, then judge every finished group as a whole.
@@ -134,28 +135,23 @@ class Search:
 
     def _merge(self, chosen: set[int]) -> None:
         keep = self.groups.merge(chosen)
-        inherited: dict[int, Judgement] = {}
-        for i in chosen:
-            inherited |= self.never.pop(i, {})
-        for other, judgement in inherited.items():
-            self.never.setdefault(keep, {})[other] = judgement
-            self.never.setdefault(other, {})[keep] = judgement
+        inherited = {other for i in chosen for other in self.never.pop(i, ())}
+        for other in inherited:
+            self.never.setdefault(keep, set()).add(other)
+            self.never.setdefault(other, set()).add(keep)
 
     def _known(self, a: int, b: int) -> bool:
         """Whether this merge was refused already and nothing has changed that could allow it."""
         if any(self.groups.find(other) == b for other in self.never.get(a, ())):
             return True
         old = self.refused.get((min(a, b), max(a, b)))
-        return old is not None and old[:2] == self._sizes(a, b)
+        return old == self._sizes(a, b)
 
     def _remember(self, a: int, b: int, judgement: Judgement) -> None:
-        self.refused[min(a, b), max(a, b)] = (*self._sizes(a, b), judgement)
-        if any(
-            not v and v.code[:2] in _NEVER and v.code not in ("F101", "F107", "F202")
-            for v in judgement.verdicts
-        ):
-            self.never.setdefault(a, {})[b] = judgement
-            self.never.setdefault(b, {})[a] = judgement
+        self.refused[min(a, b), max(a, b)] = self._sizes(a, b)
+        if any(not v and v.code[:2] in _NEVER and v.code not in _PASSING for v in judgement.verdicts):
+            self.never.setdefault(a, set()).add(b)
+            self.never.setdefault(b, set()).add(a)
 
     def _sizes(self, a: int, b: int) -> tuple[int, int]:
         first, second = min(a, b), max(a, b)
