@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -81,8 +80,8 @@ def _gate(console: Console, v: Verdict) -> None:
     from fusebound.report.layout import plain_table
 
     mark, colour = MARKS[v.state]
-    head = Text(f" {mark} ", style=colour if sys.stdout.isatty() else "")
-    head.append(f"{v.gate:<11}", style="bold").append(f" {v.state}")
+    head = Text(" ").append(mark, style=colour)
+    head.append(f" {v.gate:<11}", style="bold").append(f" {v.state}")
     if v.state != "pass":
         head.append(f" {v.code}")
     console.print(head.append(f"  {v.message}"))
