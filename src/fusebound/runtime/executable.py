@@ -83,7 +83,9 @@ class Executable:
         written.
         """
         with torch.no_grad():
-            return self.run_plain([self._fit(i, t) for i, t in zip(self.captured.graph.inputs, inputs, strict=True)])
+            return self.run_plain(
+                [self._fit(i, t) for i, t in zip(self.captured.graph.inputs, inputs, strict=True)]
+            )
 
     def _fit(self, input: Input, t: Any) -> Any:
         """An input as the kernels were compiled for it."""
@@ -98,9 +100,11 @@ class Executable:
             )  # fmt: skip
         if same_layout(t, value.strides):
             return t
-        if any(m.target == input.value for m in self.captured.graph.mutations):
+        repeated = any(n != 1 and s == 0 for n, s in zip(value.shape, value.strides, strict=True))
+        if repeated or any(m.target == input.value for m in self.captured.graph.mutations):
             raise UsageError(
-                f"{input.target} has strides {t.stride()} and is written; the plan was built for {value.strides}",
+                f"{input.target} has strides {t.stride()}; the plan was built for {value.strides} and"
+                f" {'reads one element for many' if repeated else 'writes it'}",
                 hint="capture again with inputs of this layout, or use fusebound.compile", code="E123",
             )  # fmt: skip
         return restride(t, value.strides)
