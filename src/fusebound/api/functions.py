@@ -56,10 +56,15 @@ def plan(
     kept); `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|; the time to compile
     must pay over `expected_calls`. Raises UsageError for an unknown policy, numerics or target.
     """
-    from fusebound.api.pipeline import make_plan
+    from fusebound.plan.greedy import plan as decide
 
-    return make_plan(
-        graph, policy=policy, numerics=numerics, hardware=hardware, tau=tau, expected_calls=expected_calls
+    return decide(
+        graph,
+        target=_target(hardware),
+        policy=policy,
+        numerics=numerics,
+        tau=tau,
+        expected_calls=expected_calls,
     )
 
 
@@ -87,12 +92,10 @@ def can_fuse(
 
     Arguments as for `plan`, names as for `why`.
     """
-    from fusebound import target as targets
     from fusebound.gates.base import Facts
     from fusebound.plan.explain import can_fuse as judge
 
-    chosen = targets.get(hardware) if isinstance(hardware, str) else hardware
-    return judge(graph, a, b, Facts(chosen, numerics, tau, expected_calls, policy))
+    return judge(graph, a, b, Facts(_target(hardware), numerics, tau, expected_calls, policy))
 
 
 def build(plan: Plan) -> Executable:
@@ -116,7 +119,7 @@ def verify(exe: Executable, *args: Any, **kwargs: Any) -> Report:
     from fusebound.report.collect import report_of
     from fusebound.report.results import with_verify
 
-    report = report_of(exe.plan, _target_of(exe), model=exe.plan.graph.name)
+    report = report_of(exe.plan, _target(exe.plan.target), model=exe.plan.graph.name)
     return with_verify(report, verify_built(exe, recall(exe.plan.graph), args, kwargs))
 
 
@@ -135,12 +138,12 @@ def bench(
     from fusebound.report.collect import report_of
     from fusebound.report.results import with_bench
 
-    report = report_of(exe.plan, _target_of(exe), model=exe.plan.graph.name)
+    report = report_of(exe.plan, _target(exe.plan.target), model=exe.plan.graph.name)
     found = bench_built(exe, recall(exe.plan.graph), args, kwargs, against=against, rounds=rounds)
     return with_bench(report, found)
 
 
-def _target_of(exe: Executable) -> Target:
+def _target(hardware: str | Target) -> Target:
     from fusebound.target import get
 
-    return get(exe.plan.target)
+    return get(hardware) if isinstance(hardware, str) else hardware

@@ -9,11 +9,9 @@ from fusebound.api.model import Model
 
 if TYPE_CHECKING:
     from fusebound.capture.torch import Captured
-    from fusebound.ir.graph import Graph
     from fusebound.measure.bench import BenchResult
     from fusebound.plan.plan import Plan
     from fusebound.runtime.executable import Executable
-    from fusebound.target.target import Target
     from fusebound.verify.call import Capture
     from fusebound.verify.result import VerifyResult
 
@@ -30,25 +28,6 @@ def capture_model(model: Model) -> Captured:
     from fusebound.capture.torch import capture
 
     return capture(model.fn, model.args, dict(model.kwargs))
-
-
-def make_plan(
-    graph: Graph,
-    *,
-    policy: str = "tile",
-    numerics: str = "accurate",
-    hardware: str | Target = "host",
-    tau: float | None = None,
-    expected_calls: int = 1000,
-) -> Plan:
-    """Decide the boundaries of a graph for a target (a name or a record)."""
-    from fusebound import target as targets
-    from fusebound.plan.greedy import plan
-
-    chosen = targets.get(hardware) if isinstance(hardware, str) else hardware
-    return plan(
-        graph, target=chosen, policy=policy, numerics=numerics, tau=tau, expected_calls=expected_calls
-    )
 
 
 def build_plan(plan: Plan, captured: Captured) -> Executable:

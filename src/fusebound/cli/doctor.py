@@ -39,8 +39,9 @@ def try_kernel() -> str:
     """Build and run a small fused kernel; returns what is wrong, or nothing."""
     import torch
 
+    from fusebound.api.functions import plan as make_plan
     from fusebound.api.model import Model
-    from fusebound.api.pipeline import build_plan, capture_model, make_plan
+    from fusebound.api.pipeline import build_plan, capture_model
 
     x = torch.linspace(-3, 3, 1 << 20).reshape(256, 4096)
     captured = capture_model(Model("doctor", lambda x: torch.softmax(x * 2 + 1, -1), (x,)))

@@ -74,7 +74,7 @@ class Session:
             return self._planned(graph)
 
     def _planned(self, graph: Graph) -> Plan:
-        from fusebound.api.pipeline import make_plan
+        from fusebound.api.functions import plan as make_plan
 
         o = self.options
         return make_plan(

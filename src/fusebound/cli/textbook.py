@@ -24,7 +24,7 @@ NAMES = {"none": "no fusion"}
 @with_options(OUTPUT)
 def command(options: Options) -> None:
     """Print what the textbook's checker says of its example, and what the policies make of that graph."""
-    from fusebound.api.pipeline import make_plan
+    from fusebound.api.functions import plan as make_plan
     from fusebound.target import get
     from fusebound.textbook.example import graph
     from fusebound.textbook.table import HEADER, rows
