@@ -69,11 +69,12 @@ class _Converter:
         self.live = live(functional.graph)
 
     def run(self) -> Converted:
+        mutated = {o.target for o in self.program.graph_signature.output_specs}
         placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, spec in zip(placeholders, self.program.graph_signature.input_specs, strict=True):
             if isinstance(spec.arg, ConstantArgument):
                 self.constants[node] = spec.arg.value
-            else:
+            elif node in self.live or spec.kind == InputKind.USER_INPUT or spec.target in mutated:
                 self._input(node, spec)
         for node in self.program.graph.nodes:
             if node.op == "call_function" and node in self.live:

@@ -33,6 +33,11 @@ def is_own_file(file: str) -> bool:
     return is_user_file(file) and not file.startswith(_INSTALLED)
 
 
+def shown(source: Source) -> str:
+    """File, line and the line's text, for an error's `where`."""
+    return f"{source}: {source.code}" if source.code else str(source)
+
+
 def source_of(node: torch.fx.Node) -> Source:
     """The innermost frame of the user's code that led to this node."""
     lines = (node.meta.get("stack_trace") or "").splitlines()

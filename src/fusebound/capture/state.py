@@ -63,7 +63,7 @@ class Watch:
         self._codes: list[types.CodeType] = []
         self._seen: set[int] = set()
         self._copied = 0
-        self._visit(getattr(fn, "__name__", "fn"), fn, _DEPTH)
+        self._visit("self" if isinstance(fn, torch.nn.Module) else "the function", fn, _DEPTH)
 
     def changes(self) -> list[Change]:
         """What differs from the picture: tensors first."""

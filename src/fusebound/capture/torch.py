@@ -15,8 +15,9 @@ from torch.export import ExportedProgram, _trace
 from fusebound.capture.captured import Captured, Getter
 from fusebound.capture.convert import Converted, convert
 from fusebound.capture.decompose import decompose
+from fusebound.capture.overlap import check_in_place, overlapping_mutation, separated
 from fusebound.capture.source import full_stacks
-from fusebound.capture.traps import check_in_place, overlapping_mutation, separated, watched
+from fusebound.capture.traps import watched
 from fusebound.capture.wrap import wrap
 from fusebound.ir.graph import Graph, Source
 

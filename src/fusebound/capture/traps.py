@@ -11,24 +11,19 @@ import contextlib
 import functools
 import linecache
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from fusebound.capture.source import is_user_file, line_of, source_of
+from fusebound.capture.source import is_user_file, line_of, shown
 from fusebound.capture.state import Change, Watch
 from fusebound.errors import CaptureError
 from fusebound.ir.graph import Source
 
 _EAGER = "run it eagerly, or write it so that it only reads its inputs and returns its results"
-
-
-def _where(source: Source) -> str:
-    return f"{source}: {source.code}" if source.code else str(source)
 
 
 def effect(change: Change, lost: Sequence[str]) -> CaptureError:
@@ -37,11 +32,11 @@ def effect(change: Change, lost: Sequence[str]) -> CaptureError:
     if change.tensor:
         return CaptureError(
             f"the function changes {change.name}, a tensor that is no argument, parameter or buffer",
-            where=_where(change.source), hint=f"register it as a buffer, pass it in, or {hint}", code="E201",
+            where=shown(change.source), hint=f"register it as a buffer, pass it in, or {hint}", code="E201",
         )  # fmt: skip
     return CaptureError(
         f"the function changes {change.name}: a Python side effect, which a graph does not repeat",
-        where=_where(change.source), hint=hint, code="E202",
+        where=shown(change.source), hint=hint, code="E202",
     )  # fmt: skip
 
 
@@ -49,11 +44,14 @@ def effect(change: Change, lost: Sequence[str]) -> CaptureError:
 def no_backward() -> Iterator[None]:
     """Make `.backward()` raise E203 with the caller's line while the user's function is traced."""
     original = torch.autograd.backward
+    tracing = threading.get_ident()
 
     def refuse(*args: Any, **kwargs: Any) -> None:
+        if threading.get_ident() != tracing:
+            return original(*args, **kwargs)
         raise CaptureError(
             "the function calls backward(): gradients that it stores are no part of a graph",
-            where=_where(_caller()), code="E203",
+            where=shown(_caller()), code="E203",
             hint="use torch.autograd.grad and return the gradients, or run it eagerly",
         )  # fmt: skip
 
@@ -101,7 +99,8 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
         if found:
             raise effect(found[0], lost)
     finally:
-        torch.set_rng_state(random_state)
+        if not torch.equal(random_state, torch.get_rng_state()):
+            torch.set_rng_state(random_state)
 
 
 @contextlib.contextmanager
@@ -138,7 +137,7 @@ def _ours(e: BaseException | None) -> CaptureError | None:
 
 def explain(e: Exception) -> CaptureError:
     """The framework's error as one of ours, at the user's line."""
-    where = _where(line_of(e.__traceback__))
+    where = shown(line_of(e.__traceback__))
     if isinstance(e, GuardOnDataDependentSymNode):
         return CaptureError(
             "Python decides by a value of a tensor: a graph has no branches",
@@ -146,109 +145,3 @@ def explain(e: Exception) -> CaptureError:
         )  # fmt: skip
     text = str(e).strip().split("\n")[0] or type(e).__name__
     return CaptureError(f"the function cannot be captured: {text}", where=where)
-
-
-# -- overlapping memory
-
-
-def extent(t: torch.Tensor) -> tuple[int, int]:
-    """First and one-past-last byte that the tensor reaches, within its storage."""
-    if t.numel() == 0:
-        return 0, 0
-    first = t.storage_offset()
-    last = first + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
-    return int(first * t.element_size()), int((last + 1) * t.element_size())
-
-
-def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors' address ranges meet in one storage."""
-    if a.layout != torch.strided or b.layout != torch.strided:
-        return a is b
-    if a.untyped_storage()._cdata != b.untyped_storage()._cdata:
-        return False
-    (a0, a1), (b0, b1) = extent(a), extent(b)
-    return max(a0, b0) < min(a1, b1)
-
-
-def separated(args: Any, kwargs: Any, state: Sequence[torch.Tensor]) -> tuple[Any, Any, set[int]]:
-    """Arguments with overlapping tensors copied apart, and the flat positions of those that overlapped.
-
-    `state` holds the parameters and buffers, which an argument may overlap as well.
-    """
-    flat, spec = tree_flatten((args, kwargs))
-    tensors = [(i, x) for i, x in enumerate(flat) if isinstance(x, torch.Tensor)]
-    met: set[int] = set()
-    for k, (i, x) in enumerate(tensors):
-        for j, y in tensors[k + 1 :]:
-            if overlap(x, y):
-                met.update((i, j))
-        if any(overlap(x, s) for s in state):
-            met.add(i)
-    if not met:
-        return args, kwargs, met
-    flat = [x.detach().clone() if i in met else x for i, x in enumerate(flat)]
-    args, kwargs = tree_unflatten(flat, spec)
-    return args, kwargs, met
-
-
-def overlapping_mutation(name: str, source: Source) -> CaptureError:
-    return CaptureError(
-        f"argument {name} is mutated, and shares memory with another input", where=_where(source),
-        hint="pass separate tensors, or run it eagerly", code="E204",
-    )  # fmt: skip
-
-
-def check_in_place(graph: torch.fx.Graph) -> None:
-    """Raise E206 where eager raises: an in-place operator reads memory that partly overlaps its target.
-
-    Only dense operands are judged, as eager does (`at::get_overlap_status`); for others it does not look.
-    """
-    root: dict[torch.fx.Node, torch.fx.Node] = {}
-    for node in graph.nodes:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-            continue
-        schema = node.target._schema
-        aliased = [a for a, s in zip(node.args, schema.arguments, strict=False) if s.alias_info is not None]
-        if aliased and isinstance(aliased[0], torch.fx.Node):
-            root[node] = root.get(aliased[0], aliased[0])
-        if not schema.is_mutable or not node.args or not isinstance(node.args[0], torch.fx.Node):
-            continue
-        target = node.args[0]
-        for other in node.all_input_nodes:
-            if other is not target and root.get(other, other) is root.get(target, target):
-                _check_pair(node, target, other)
-        if _repeats(target.meta.get("val")):
-            raise _in_place(node, "writes to a tensor whose elements share memory")
-
-
-def _check_pair(node: torch.fx.Node, target: torch.fx.Node, other: torch.fx.Node) -> None:
-    a, b = target.meta.get("val"), other.meta.get("val")
-    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
-        return
-    (a0, a1), (b0, b1) = extent(a), extent(b)
-    same = a0 == b0 and a.stride() == b.stride() and a.shape == b.shape
-    if not same and max(a0, b0) < min(a1, b1) and _dense(a) and _dense(b):
-        raise _in_place(node, "reads memory that it partly overwrites")
-
-
-def _dense(t: torch.Tensor) -> bool:
-    """No gaps and no overlap between elements, in some order of axes."""
-    step = 1
-    for s, n in sorted((s, n) for n, s in zip(t.shape, t.stride(), strict=True) if n != 1):
-        if s != step:
-            return False
-        step *= n
-    return True
-
-
-def _repeats(t: Any) -> bool:
-    return isinstance(t, torch.Tensor) and any(
-        s == 0 and isinstance(n, int) and n > 1 for n, s in zip(t.shape, t.stride(), strict=True)
-    )
-
-
-def _in_place(node: torch.fx.Node, what: str) -> CaptureError:
-    return CaptureError(
-        f"{node.target} {what}: eager raises here", where=_where(source_of(node)),
-        hint="clone the operand first", code="E206",
-    )  # fmt: skip

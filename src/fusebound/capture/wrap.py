@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+
+from fusebound.capture.source import is_own_file
 
 
 class _Function(torch.nn.Module):
@@ -38,25 +42,52 @@ def _variadic(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def wrap(fn: Callable[..., Any]) -> torch.nn.Module:
-    """The callable as a module, with the modules of its closure, globals and `__self__` as children."""
+    """The callable as a module, with the modules that it reaches as children."""
     return _Function(fn, reached(fn))
 
 
 def reached(fn: Callable[..., Any]) -> dict[str, torch.nn.Module]:
-    """Modules that a function names: closure variables, globals, the object of a bound method."""
+    """Modules that a function names, itself or through the functions that it names: variables of its closure,
+    globals, the object of a bound method."""
     found: dict[str, torch.nn.Module] = {}
+    _reach(fn, found, set())
+    return found
+
+
+def _reach(fn: Any, found: dict[str, torch.nn.Module], seen: set[int]) -> None:
+    if id(fn) in seen:
+        return
+    seen.add(id(fn))
+    if isinstance(fn, functools.partial):
+        _reach(fn.func, found, seen)
+        return
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, torch.nn.Module):
-        found["self"] = owner
-    inner = inspect.unwrap(getattr(fn, "__func__", fn))
-    code = getattr(inner, "__code__", None)
-    if code is not None:
-        cells = dict(zip(code.co_freevars, inner.__closure__ or (), strict=False))
-        for n, cell in cells.items():
-            with contextlib.suppress(ValueError):  # an empty cell
-                if isinstance(cell.cell_contents, torch.nn.Module):
-                    found[n] = cell.cell_contents
-        for n in code.co_names:
-            if isinstance(inner.__globals__.get(n), torch.nn.Module):
-                found[n] = inner.__globals__[n]
-    return found
+        _add("self", owner, found)
+    for name, value in _named(inspect.unwrap(getattr(fn, "__func__", fn))):
+        if isinstance(value, torch.nn.Module):
+            _add(name, value, found)
+        elif isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+            _reach(value, found, seen)
+
+
+def _named(fn: Any) -> Iterator[tuple[str, Any]]:
+    """Closure variables, and globals that the code names, of a function of the user's own code."""
+    code = getattr(fn, "__code__", None)
+    if code is None or not is_own_file(code.co_filename):
+        return
+    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=False):
+        with contextlib.suppress(ValueError):  # an empty cell
+            yield name, cell.cell_contents
+    for name in code.co_names:
+        if name in fn.__globals__:
+            yield name, fn.__globals__[name]
+
+
+def _add(name: str, module: torch.nn.Module, found: dict[str, torch.nn.Module]) -> None:
+    """Under its own name, made unlike the attributes that every module has."""
+    if any(m is module for m in found.values()):
+        return
+    while name in found or hasattr(torch.nn.Module, name):
+        name += "_"
+    found[name] = module

@@ -99,6 +99,18 @@ def test_modules_and_tensors_that_a_plain_function_reaches() -> None:
     assert not torch.allclose(before, outputs(captured, X))
 
 
+def test_modules_are_found_through_helpers_and_unused_state_is_no_input() -> None:
+    float = nn.Linear(4, 4)  # a name that every module has as a method
+    unused = nn.BatchNorm1d(4)
+
+    def helper(x: torch.Tensor) -> torch.Tensor:
+        return float(x) if x.dim() == 2 else unused(x)
+
+    graph = capture(partial(lambda x, k: helper(x) * k, k=2), (X,)).graph
+    assert {i.target for i in graph.inputs if i.kind == "param"} == {"float_.weight", "float_.bias"}
+    assert not [i for i in graph.inputs if i.kind == "buffer"]
+
+
 @pytest.mark.parametrize("fn", [torch.exp, partial(torch.add, alpha=2.0), F.gelu])
 def test_builtins_and_partials(fn: Any) -> None:
     args = (X, X) if isinstance(fn, partial) else (X,)
