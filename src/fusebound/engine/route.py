@@ -6,8 +6,7 @@ way of `compile`, which builds the full key; a route can therefore be strict and
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from fusebound.capture.torch import Captured
 from fusebound.engine import guards
+from fusebound.engine.surroundings import surroundings
 from fusebound.ir.graph import Ref
 from fusebound.runtime.executable import Executable
 from fusebound.runtime.private import plain_dispatch, state_check, tensor_check
@@ -61,14 +61,13 @@ def _admission(
     if check is None or state is None or not same:
         return None
     count = len(args)
-    surroundings = list(_surroundings(fn))
+    holds = surroundings(fn).holds
     constants = [(i, a) for i, a in enumerate(args) if not isinstance(a, torch.Tensor)]
     if not constants and not getters:
 
         def bare(given: tuple[Any, ...]) -> bool:
             return (
-                len(given) == count and check(*given) and state() and plain_dispatch()
-                and all(f() for f in surroundings)
+                len(given) == count and check(*given) and state() and plain_dispatch() and holds()
             )  # fmt: skip
 
         return bare
@@ -80,40 +79,10 @@ def _admission(
         own = [given[i] for i in places]
         return (
             all(isinstance(t, torch.Tensor) for t in own)
-            and check(*own, *(g() for g in getters)) and state() and plain_dispatch()
-            and all(f() for f in surroundings)
+            and check(*own, *(g() for g in getters)) and state() and plain_dispatch() and holds()
         )  # fmt: skip
 
     return full
-
-
-def _surroundings(fn: Callable[..., Any]) -> Iterator[Callable[[], bool]]:
-    """Checks that what the function names outside its arguments is what it was."""
-    owner = fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None)
-    if isinstance(owner, torch.nn.Module):
-        yield _training(owner)
-    if isinstance(fn, torch.nn.Module):
-        return
-    inner = getattr(fn, "__func__", fn)
-    code = getattr(inner, "__code__", None)
-    if code is None:
-        return
-    for cell in inner.__closure__ or ():
-        yield lambda cell=cell, x=cell.cell_contents: cell.cell_contents is x
-        if isinstance(cell.cell_contents, torch.nn.Module):
-            yield _training(cell.cell_contents)
-    known = inner.__globals__
-    for name in code.co_names:
-        if name in known and not isinstance(known[name], types.ModuleType):
-            yield lambda name=name, x=known[name]: known.get(name) is x
-            if isinstance(known[name], torch.nn.Module):
-                yield _training(known[name])
-
-
-def _training(module: torch.nn.Module) -> Callable[[], bool]:
-    parts = list(module.modules())
-    flags = [m.training for m in parts]
-    return lambda: [m.training for m in parts] == flags
 
 
 def _runner(

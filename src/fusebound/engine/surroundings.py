@@ -1,0 +1,245 @@
+"""What a function can reach besides its arguments: everything that tracing bakes in and that may change."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fusebound.engine.keys import Key, constant_key, tensor_key
+
+DEPTH = 4
+"""How far calls, containers and objects are followed."""
+MANY = 4096
+"""Places that are watched at most: a function that reaches more has its first ones watched."""
+_SMALL = 64
+_LIBRARY = ("torch", "builtins", "math", "numpy", "functools", "operator", "typing", "itertools", "fusebound")
+
+_FORWARD = frozenset(("forward",))
+_CALL = frozenset(("__call__",))
+
+
+class Identity:
+    """An object as part of a key: equal to itself alone, and alive as long as the key is."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.held is self.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """Places outside of a function's arguments, and what they held when it was looked at.
+
+    `key` is hashable; `grads` says that a tensor there wants gradients. `holds()` is a fast comparison of everything
+    with the present: entries of dictionaries in bulk, the rest one by one.
+    """
+
+    tables: list[dict[Any, Any]] = field(default_factory=list[dict[Any, Any]])
+    names: list[Any] = field(default_factory=list[Any])
+    values: list[Any] = field(default_factory=list[Any])
+    checks: list[Callable[[], bool]] = field(default_factory=list[Callable[[], bool]])
+    parts: list[Any] = field(default_factory=list[Any])
+    grads: bool = False
+
+    @property
+    def key(self) -> Key:
+        return tuple(self.parts)
+
+    def holds(self) -> bool:
+        """Whether every place still holds the very object that it held."""
+        return all(map(operator.is_, map(dict.get, self.tables, self.names), self.values)) and all(
+            check() for check in self.checks
+        )
+
+
+def surroundings(fn: Callable[..., Any]) -> Surroundings:
+    """Closure variables, globals, defaults, attributes of modules and objects, and the same of functions called."""
+    walk = _Walk(Surroundings())
+    walk.reach(fn, DEPTH, frozenset())
+    return walk.found
+
+
+@dataclass(slots=True)
+class _Walk:
+    found: Surroundings
+    seen: set[int] = field(default_factory=set[int])
+
+    def entry(self, table: dict[Any, Any], name: Any, depth: int, names: frozenset[str]) -> None:
+        """An entry of a dictionary: a global, an attribute, an item."""
+        x = table.get(name)
+        if len(self.found.parts) >= MANY:
+            return
+        self.found.tables.append(table)
+        self.found.names.append(name)
+        self.found.values.append(x)
+        self._held(x, depth, names)
+
+    def place(self, read: Callable[[], Any], depth: int, names: frozenset[str]) -> None:
+        """Any other place."""
+        x = read()
+        if len(self.found.parts) >= MANY:
+            return
+        self.found.checks.append(lambda: read() is x)
+        self._held(x, depth, names)
+
+    def _held(self, x: Any, depth: int, names: frozenset[str]) -> None:
+        self.found.parts.append(constant_key(x) or Identity(x))
+        if isinstance(x, torch.Tensor):
+            self.found.parts.append(tensor_key(x))
+            self.found.grads |= x.requires_grad
+        self.reach(x, depth - 1, names)
+
+    def reach(self, x: Any, depth: int, names: frozenset[str]) -> None:
+        """Follow a value; `names` are the attributes that the code which holds it mentions."""
+        if depth < 0 or id(x) in self.seen or isinstance(x, torch.Tensor) or constant_key(x) is not None:
+            return
+        self.seen.add(id(x))
+        match x:
+            case torch.nn.Module():
+                self._module(x, depth)
+            case types.FunctionType():
+                self._function(x, depth)
+            case types.MethodType():
+                self.reach(x.__self__, depth, _mentioned(x.__func__.__code__))
+                self._function(x.__func__, depth)
+            case functools.partial():
+                self.reach((x.func, x.args, x.keywords), depth, names)
+            case dict() if type(x) is dict:
+                self._items(x, depth, names)
+            case list() | tuple():
+                self._sequence(x, depth, names)
+            case types.ModuleType():
+                if not _is_library(x.__name__):
+                    self._attributes(x, depth, names)
+            case type():
+                self._class(x, depth, names)
+            case _ if not _is_library(type(x).__module__):
+                self._attributes(x, depth, names | _CALL)
+            case _:
+                pass
+
+    def _function(self, f: types.FunctionType, depth: int) -> None:
+        if _is_library(f.__module__ or ""):
+            return
+        names = _mentioned(f.__code__)
+        for cell in f.__closure__ or ():
+            self.place(functools.partial(_contents, cell), depth, names)
+        for name in sorted(names & f.__globals__.keys()):
+            self.entry(f.__globals__, name, depth, names)
+        self.reach(f.__defaults__, depth, names)
+        self.reach(f.__kwdefaults__, depth, names)
+
+    def _module(self, module: torch.nn.Module, depth: int) -> None:
+        """Flags, children and hooks of all submodules in bulk; parameters by kind; attributes that `forward` names."""
+        parts = list(module.modules())
+        self._bulk(lambda: [m.training for m in parts])
+        self._bulk(lambda: [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in parts])
+        children = [m._modules for m in parts]
+        self._bulk(lambda: [c for table in children for c in table.values()])
+        for t in (*module.parameters(), *module.buffers()):
+            self.found.parts.append(tensor_key(t))
+            self.found.grads |= t.requires_grad
+        for m in parts:
+            self.seen.add(id(m))
+            self._attributes(m, depth, _FORWARD)
+
+    def _bulk(self, read: Callable[[], list[Any]]) -> None:
+        held = read()
+        self.found.parts.append(tuple(held))
+        self.found.checks.append(lambda: read() == held)
+
+    def _items(self, x: dict[Any, Any], depth: int, names: frozenset[str]) -> None:
+        if len(x) <= _SMALL:
+            self._length(x)
+            for k in x:
+                self.entry(x, k, depth, names)
+
+    def _sequence(self, x: Sequence[Any], depth: int, names: frozenset[str]) -> None:
+        if len(x) > _SMALL:
+            return
+        if isinstance(x, list):
+            self._length(x)
+        for i in range(len(x)):
+            self.place(functools.partial(_item, x, i), depth, names)
+
+    def _length(self, x: Sequence[Any] | dict[Any, Any]) -> None:
+        n = len(x)
+        self.found.parts.append(n)
+        self.found.checks.append(lambda: len(x) == n)
+
+    def _attributes(self, x: Any, depth: int, names: frozenset[str]) -> None:
+        """Attributes that code mentions; one of the class may be hidden by one of the object later."""
+        table = getattr(x, "__dict__", None)
+        cls = type(x)
+        names = _reachable(cls, names)
+        if isinstance(table, dict):
+            for name in sorted(n for n in names if n in table or hasattr(cls, n)):
+                self.entry(table, name, depth, names)
+        self._class(cls, depth, names)
+
+    def _class(self, cls: type, depth: int, names: frozenset[str]) -> None:
+        """Class attributes that are mentioned, of the user's own classes."""
+        for base in cls.__mro__:
+            if not _is_library(base.__module__):
+                for name in sorted(names & vars(base).keys()):
+                    self.place(functools.partial(_attribute, base, name), depth, names)
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # an empty cell
+        return None
+
+
+def _item(x: Sequence[Any], i: int) -> Any:
+    return x[i] if i < len(x) else None
+
+
+def _attribute(cls: type, name: str) -> Any:
+    return vars(cls).get(name)
+
+
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0] in _LIBRARY
+
+
+@functools.lru_cache(maxsize=4096)
+def _mentioned(code: types.CodeType) -> frozenset[str]:
+    """Names of globals and attributes in a function's code, nested functions included."""
+    return frozenset(n for c in _codes(code) for n in c.co_names)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            yield from _codes(c)
+
+
+@functools.lru_cache(maxsize=4096)
+def _reachable(cls: type, names: frozenset[str]) -> frozenset[str]:
+    """`names`, and those that the methods of a class mention that are called by them, directly or not."""
+    found = set(names)
+    waiting = list(names)
+    while waiting:
+        f = getattr(cls, waiting.pop(), None)
+        f = f.fget if isinstance(f, property) else getattr(f, "__func__", f)
+        if isinstance(f, types.FunctionType) and not _is_library(f.__module__ or ""):
+            fresh = _mentioned(f.__code__) - found
+            found |= fresh
+            waiting.extend(fresh)
+    return frozenset(found)
