@@ -53,6 +53,11 @@ def boundary_code(g: Graph, user: UserOp) -> str:
     return _KIND_CODE.get(user.kind, "F601")
 
 
+def boundary_text(user: UserOp, code: str) -> str:
+    """The sentence that names a boundary and why it is one."""
+    return f"{user.label} {_KIND_WHY.get(code, 'runs through the framework')}"
+
+
 def check(c: Candidate, facts: Facts) -> Verdict:
     """Boundaries, then cycles, then hazards, then whether data is shared, then the iteration domain."""
     return first(_checks(c, facts))
@@ -72,7 +77,7 @@ def _boundary(c: Candidate) -> Verdict | None:
         user = c.graph.user[name]
         code = boundary_code(c.graph, user)
         if code:
-            text = f"{user.label} {_KIND_WHY.get(code, 'runs through the framework')}"
+            text = boundary_text(user, code)
             nodes = tuple(n.id for n in c.graph.members[name])
             evidence = (Evidence("class", user.kind, "in", "pointwise, reduce, move, gather"),)
             return Verdict(

@@ -19,6 +19,7 @@ from fusebound.analysis.space import Space, unify
 from fusebound.analysis.traffic import kernel_traffic, level, unfused_bytes, user_traffic
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.decide import NO_RULES
+from fusebound.gates.dependence import boundary_text
 from fusebound.gates.override import Rules
 from fusebound.gates.policy import check as policy_check
 from fusebound.ir.graph import Graph
@@ -150,9 +151,10 @@ class Assembly:
         g, facts = self.g, self.facts
         for u in (a, b):
             if u in self.roles.boundaries:
-                return self.roles.boundaries[u], f"{g.user[u].label} runs through the framework"
+                code = self.roles.boundaries[u]
+                return code, boundary_text(g.user[u], code)
         if facts.policy in _OWN_RULES:
-            return "F900", f"policy {facts.policy} does not fuse {g.user[a].label} with {g.user[b].label}"
+            return "F900", self._own_reason(a, b)
         i, j = (self.groups.find(self.groups.index[u]) for u in (a, b))
         owner = self.groups.owner(self.groups.users)
         candidate = with_views(g, self.roles, self.groups.nodes[i], self.groups.nodes[j], owner)
@@ -160,3 +162,15 @@ class Assembly:
         if veto is None and old is not None:
             veto = old.judgement.first
         return (veto.code, veto.message) if veto is not None else ("F401", "no order of merges reaches it")
+
+    def _own_reason(self, a: str, b: str) -> str:
+        """Which of the textbook's checks refuse a pair; `none` refuses everything."""
+        g, policy = self.g, self.facts.policy
+        pair = f"{g.user[a].label} and {g.user[b].label}"
+        if policy == "none":
+            return f"policy none fuses nothing, so not {pair}"
+        from fusebound.textbook.policy import pair_allowed
+
+        _, checks = pair_allowed(g, a, b, policy == "textbook-strict")
+        failed = ", ".join(k for k, ok in checks.items() if not ok)
+        return f"policy {policy} refuses {pair}: {failed or 'another member of their groups does not fit'}"
