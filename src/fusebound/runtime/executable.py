@@ -12,6 +12,7 @@ import torch
 from fusebound.codegen.build import Kernel
 from fusebound.errors import UsageError
 from fusebound.ir.graph import Graph, Input
+from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.steps import Step, framework_step, kernel_step, restride, same_layout
 
@@ -176,7 +177,8 @@ class Executable:
             later = {v for g in plan.groups[i + 1 :] for v in g.inputs}
             for value, target in kernels[group.id].in_place.items():
                 touched = _views_of(graph, target)
-                if not touched & later and not touched & set(graph.outputs):
+                elsewhere = touched & (later | graph.escaping)
+                if not elsewhere and touched & set(group.inputs) <= {target}:
                     chosen[value] = target
         return chosen
 
@@ -200,9 +202,10 @@ def _run_all(steps: Sequence[Step], env: list[Any]) -> None:
 
 
 def _views_of(graph: Graph, value: str) -> set[str]:
-    """A value and everything that eager would make a view of it."""
+    """A value and everything that may be a view of it: moves, and what the framework makes of it."""
     found = {value}
     for n in graph.nodes:
-        if n.inputs and n.inputs[0] in found and graph.user[n.user].kind == "move":
+        spec = OPS.get(n.op)
+        if (spec is None or spec.cls == "move") and not found.isdisjoint(n.inputs):
             found.update(n.outputs)
     return found

@@ -14,6 +14,8 @@ from fusebound.runtime.launch import launcher
 from fusebound.runtime.pool import pool
 from fusebound.runtime.private import profiling as _profiling
 
+_increment_version = torch.autograd.graph.increment_version
+
 Step = Callable[[list[Any]], None]
 
 
@@ -43,6 +45,7 @@ def kernel_step(
         for i, allocate, target in writes:
             if target >= 0:
                 env[i] = t = env[target]
+                _increment_version(t)
             else:
                 env[i] = t = allocate()
                 if switches.poison:
