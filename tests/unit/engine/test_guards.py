@@ -1,0 +1,354 @@
+"""A compiled function answers as the original does, whatever changes between two calls."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fusebound.engine.compile import CompiledFunction, EagerNotice, Options, compile
+from fusebound.errors import FallbackError
+
+
+def fused(fn: Callable[..., Any], **options: Any) -> CompiledFunction:
+    return compile(
+        fn, Options(**{"contest": False, "expected_calls": 10**9, "hardware": "cpu-avx512", **options})
+    )
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x * 2 + 1)
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> None:
+    near = 1e-6 if a.dtype in (torch.float32, torch.float64) else 1e-2
+    torch.testing.assert_close(a, b, rtol=near, atol=near, equal_nan=True)
+    assert a.stride() == b.stride()
+
+
+def test_shape_stride_and_type_changes_are_new_specializations() -> None:
+    f = fused(rows)
+    x = torch.randn(9, 33)
+    for given in (x, x[:5], x.t(), x.double(), x.bfloat16(), x[:, ::2], x[:1].expand(9, 33), x):
+        same(f(given), rows(given))
+        assert f.executable is not None
+
+
+def test_the_offset_of_a_view_is_no_specialization() -> None:
+    f = fused(rows)
+    x = torch.randn(50)
+    f(x[:33])
+    first = f.executable
+    same(f(x[17:]), rows(x[17:]))
+    assert f.executable is first
+
+
+def test_keyword_arguments_in_any_order() -> None:
+    def g(x: torch.Tensor, *, scale: float, shift: torch.Tensor) -> torch.Tensor:
+        return x * scale + shift
+
+    f = fused(g)
+    x, s = torch.randn(33), torch.randn(33)
+    same(f(x, scale=2.0, shift=s), g(x, scale=2.0, shift=s))
+    same(f(x, shift=s, scale=2.0), g(x, scale=2.0, shift=s))
+    same(f(x=x, shift=s, scale=3.0), g(x, scale=3.0, shift=s))
+
+
+def test_a_default_argument_counts_by_value() -> None:
+    def g(x: torch.Tensor, k: float = 2.0) -> torch.Tensor:
+        return x * k + 1
+
+    f = fused(g)
+    x = torch.randn(33)
+    for args in ((x,), (x, 2.0), (x, 3.0), (x, 3), (x, True)):
+        same(f(*args), g(*args))
+
+
+@pytest.mark.parametrize("values", [(0.5, 0.25), (1, 1.0, True), (float("nan"), float("inf")), (0.0, -0.0)])
+def test_python_numbers_specialize(values: tuple[float, ...]) -> None:
+    def g(x: torch.Tensor, k: float) -> torch.Tensor:
+        return torch.copysign(x * 2, torch.tensor(k)) if isinstance(k, float) and k == 0 else x * k + 1
+
+    f = fused(g)
+    x = torch.randn(33)
+    for k in (*values, *values):
+        same(f(x, k), g(x, k))
+
+
+def test_integers_keep_their_type() -> None:
+    def g(x: torch.Tensor, k: float) -> torch.Tensor:
+        return (x + k) * 2
+
+    f = fused(g)
+    x = torch.arange(33)
+    for k in (1, 1.5, True):
+        assert f(x, k).dtype == g(x, k).dtype
+        same(f(x, k), g(x, k))
+
+
+def test_strings_and_structures() -> None:
+    def g(d: dict[str, Any], mode: str) -> dict[str, Any]:
+        y = d["x"] * 2 + d["more"][0]
+        return {"y": torch.relu(y) if mode == "relu" else y.abs(), "none": None, "l": [y, (y + 1,)], "n": 3}
+
+    f = fused(g)
+    given = {"x": torch.randn(33), "more": [torch.randn(33), None]}
+    for mode in ("relu", "abs"):
+        got, want = f(given, mode), g(given, mode)
+        assert got.keys() == want.keys() and got["none"] is None and got["n"] == 3
+        same(got["y"], want["y"])
+        same(got["l"][1][0], want["l"][1][0])
+
+
+def test_a_function_that_returns_nothing() -> None:
+    def step(p: torch.Tensor, g: torch.Tensor) -> None:
+        p.mul_(0.9).sub_(g * 0.1)
+
+    f = fused(step)
+    p, g = torch.randn(33), torch.randn(33)
+    want = p.clone()
+    step(want, g)
+    assert f(p, g) is None
+    same(p, want)
+
+
+def test_closure_variables_are_read_at_every_call() -> None:
+    k = 2.0
+
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return x * k + 1
+
+    f = fused(g)
+    x = torch.randn(33)
+    same(f(x), g(x))
+    k = 3.0
+    same(f(x), g(x))
+
+
+scale = 2.0
+
+
+def test_global_variables_are_read_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return x * scale + 1
+
+    f = fused(g)
+    x = torch.randn(33)
+    same(f(x), g(x))
+    monkeypatch.setitem(globals(), "scale", 5.0)
+    same(f(x), g(x))
+
+
+def test_a_closure_tensor_is_read_by_reference() -> None:
+    w = torch.randn(33)
+
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return x * w + 1
+
+    f = fused(g)
+    x = torch.randn(33)
+    same(f(x), g(x))
+    w.add_(1)
+    same(f(x), g(x))
+    w = torch.randn(33)
+    same(f(x), g(x))
+
+
+class Scaled:
+    factor = 2.0
+
+    def __init__(self) -> None:
+        self.more = {"shift": 1.0}
+
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        return self.times(x) + self.more["shift"]
+
+    def times(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+def test_attributes_of_objects_are_read_at_every_call() -> None:
+    s = Scaled()
+    f = fused(s.apply)
+    x = torch.randn(33)
+    same(f(x), s.apply(x))
+    s.factor = 3.0
+    same(f(x), s.apply(x))
+    s.more["shift"] = 5.0
+    same(f(x), s.apply(x))
+    s.more = {"shift": 7.0}
+    same(f(x), s.apply(x))
+
+
+def helped(x: torch.Tensor) -> torch.Tensor:
+    return x * scale + 1
+
+
+def test_globals_of_helpers_are_read_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return [helped(x) for _ in range(2)][1] * 2
+
+    f = fused(g)
+    x = torch.randn(33)
+    same(f(x), g(x))
+    monkeypatch.setitem(globals(), "scale", 7.0)
+    same(f(x), g(x))
+
+
+def test_containers_in_closures_are_read_at_every_call() -> None:
+    weights, names = [2.0, 1.0], {"k": 0}
+
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return x * weights[names["k"]] + len(weights)
+
+    f = fused(g)
+    x = torch.randn(33)
+    same(f(x), g(x))
+    weights[0] = 5.0
+    same(f(x), g(x))
+    names["k"] = 1
+    same(f(x), g(x))
+    weights.append(1.0)
+    same(f(x), g(x))
+
+
+class Tuned(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = 2.0
+        self.mask = torch.ones(33)
+        self.act: torch.nn.Module = torch.nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(x * self.gain + self.mask)
+
+
+def test_attributes_of_modules_are_read_at_every_call() -> None:
+    m = Tuned()
+    f = fused(m)
+    x = torch.randn(9, 33)
+    same(f(x), m(x))
+    assert f.executable is not None
+    m.gain = -1.0
+    same(f(x), m(x))
+    m.mask = torch.zeros(33)
+    same(f(x), m(x))
+    m.act = torch.nn.Tanh()
+    same(f(x), m(x))
+    hook = m.register_forward_hook(lambda _, __, out: out + 1)
+    same(f(x), m(x))
+    hook.remove()
+    same(f(x), m(x))
+
+
+def test_a_module_in_a_closure_records_gradients() -> None:
+    norm = torch.nn.LayerNorm(33)
+
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(norm(x) * 2)
+
+    f = fused(g)
+    x = torch.randn(9, 33)
+    with torch.no_grad():
+        same(f(x), g(x))
+    with pytest.warns(EagerNotice, match="gradients"):
+        assert f(x).requires_grad
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(33)
+        self.drop = torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.drop(torch.relu(self.norm(x + 1)))
+
+
+def test_training_and_evaluation_are_told_apart() -> None:
+    m = Block().eval()
+    f = fused(m)
+    x = torch.randn(9, 33)
+    with torch.no_grad():
+        same(f(x), m(x))
+        m.train()
+        torch.manual_seed(1)
+        got = f(x)
+        torch.manual_seed(1)
+        same(got, m(x))
+        assert (got == 0).float().mean() > 0.6
+        m.eval()
+        same(f(x), m(x))
+
+
+def test_parameters_are_read_by_reference_and_may_change_type() -> None:
+    m = Block().eval()
+    f = fused(m)
+    x = torch.randn(9, 33)
+    with torch.no_grad():
+        same(f(x), m(x))
+        m.norm.weight.mul_(2)
+        same(f(x), m(x))
+        m.norm.weight = torch.nn.Parameter(torch.randn(33))
+        same(f(x), m(x))
+        m.norm.weight.data = torch.randn(33)
+        same(f(x), m(x))
+        m.half()
+        same(f(x.half()), m(x.half()))
+        m.double()
+        same(f(x.double()), m(x.double()))
+
+
+def test_a_method_of_a_module() -> None:
+    m = Block().eval()
+    f = fused(m.forward)
+    x = torch.randn(9, 33)
+    with torch.no_grad():
+        same(f(x), m(x))
+        m.norm.bias.add_(1)
+        same(f(x), m(x))
+
+
+def test_too_many_kinds_of_call_run_eagerly() -> None:
+    def g(x: torch.Tensor, k: float) -> torch.Tensor:
+        return x * k + 1
+
+    f = fused(g)
+    x = torch.randn(33)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for k in range(40):
+            same(f(x, k * 0.5), g(x, k * 0.5))
+    assert sum(issubclass(w.category, EagerNotice) for w in said) == 1
+
+
+def test_eight_threads_share_one_function() -> None:
+    f = fused(rows)
+    shapes = [(9, 33), (5, 17), (40, 3), (1, 1)]
+    faults: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            g = torch.Generator().manual_seed(seed)
+            for k in range(60):
+                x = torch.randn(shapes[(seed + k) % 4], generator=g)
+                same(f(x), rows(x))
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not faults, faults[0]
+
+
+def test_strict_raises_where_eager_would_run() -> None:
+    f = fused(rows, strict=True)
+    with pytest.raises(FallbackError, match="gradients"):
+        f(torch.randn(33, requires_grad=True))
