@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -100,10 +99,11 @@ class Search:
         return any(all(any(matches(u, p) for u in users) for p in pair) for pair in self.rules.require)
 
     def _pass(self, edges: Iterable[Edge]) -> None:
-        heap = [(-e.bytes, k, e) for k, e in enumerate(edges)]
-        heapq.heapify(heap)
-        while heap:
-            _, _, e = heapq.heappop(heap)
+        """Consider the edges, largest values first; among equals pairs before pairs of pairs, so that a chain of n
+        operators costs n log n and not n².
+        """
+        ranked = sorted(enumerate(edges), key=lambda e: (-e[1].bytes, _trailing_ones(e[0]), e[0]))
+        for _, e in ranked:
             self.consider(e)
 
     def consider(self, e: Edge) -> None:
@@ -156,6 +156,10 @@ class Search:
     def _sizes(self, a: int, b: int) -> tuple[int, int]:
         first, second = min(a, b), max(a, b)
         return len(self.groups.nodes[first]), len(self.groups.nodes[second])
+
+
+def _trailing_ones(k: int) -> int:
+    return (k ^ (k + 1)).bit_length() - 1
 
 
 def plan(

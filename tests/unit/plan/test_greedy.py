@@ -198,3 +198,13 @@ def test_a_whole_group_that_is_wrong_is_dissolved() -> None:
     p = made(s.done(spread))
     assert users(p) == [("shift",), ("spread",)]
     assert p.cuts[0].code == "F204" and "class" in p.cuts[0].message
+
+
+def test_a_long_chain_costs_n_log_n() -> None:
+    s = Sketch()
+    v = s.input("x", 64, 64)
+    for k in range(256):
+        v = s.op(f"f{k}", "neg", v)
+    p = made(s.done(v))
+    assert len(p.kernels) == 1
+    assert sum(d.operators for d in p.decisions) <= 256 * 8 * 2, "operators looked at, over all merges"
