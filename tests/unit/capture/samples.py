@@ -29,7 +29,7 @@ UNARY: dict[str, Fn] = {
         ),
         *("log1p", "sin", "cos", "tan", "tanh", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh"),
         *("atanh", "erf", "erfc", "sigmoid", "floor", "ceil", "round", "trunc", "frac", "isnan", "isinf"),
-        *("isfinite", "square", "logical_not", "nan_to_num", "relu", "positive"),
+        *("isfinite", "square", "logical_not", "nan_to_num", "relu", "positive", "sgn", "deg2rad", "rad2deg"),
     )
 }
 UNARY |= {
@@ -159,6 +159,7 @@ BINARY: dict[str, Fn] = {
     "addcmul": lambda a, b: torch.addcmul(a, a, b, value=0.7),
     "addcdiv": lambda a, b: torch.addcdiv(a, a, b, value=0.7),
     "where": lambda a, b: torch.where(a > b, a, b),
+    "logaddexp": torch.logaddexp,
     "clamp_tensor": lambda a, b: torch.clamp(a, b, b + 1),
     "mse": F.mse_loss,
     "mse_none": lambda a, b: F.mse_loss(a, b, reduction="none"),
@@ -208,6 +209,7 @@ MOVES: dict[str, Fn] = {
     "unbind": lambda x: x.unbind(1),
     "tensor_split": lambda x: torch.tensor_split(x, 4, dim=2),
     "flip": lambda x: x.flip(0, -1),
+    "rot90": lambda x: [x.rot90(k, (0, 2)) for k in range(5)],
     "roll": lambda x: x.roll((1, -2), (0, 2)),
     "roll_flat": lambda x: x.roll(5),
     "roll_nothing": lambda x: x.roll(4, 1),

@@ -213,3 +213,12 @@ def addcmul(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
 def addcdiv(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
     x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
     return c.cast(x + (a if value == 1 else a * value) / b, c.out_dtype)
+
+
+@lowering("aten.logaddexp.default")
+def logaddexp(c: Ctx, a: T, b: T) -> T:
+    """The greater plus log1p of the rest; equal infinities are themselves."""
+    a, b = c.wide(c.cast(a, c.out_dtype)), c.wide(c.cast(b, c.out_dtype))
+    soft = c("maximum", a, b) + c("log1p", c("exp", -c("abs", a - b)))
+    same = c("and", c("isinf", a), c("eq", a, b))
+    return c.cast(c.where(same, a, soft), c.out_dtype)

@@ -25,6 +25,7 @@ asinh acosh atanh erf erfc sigmoid sign
 """):
     lowering(f"aten.{_op}.default")(unary(_op))
 lowering("aten.special_expit.default")(unary("sigmoid"))
+lowering("aten.sgn.default")(unary("sign"))
 lowering("aten.special_erf.default")(unary("erf"))
 
 
@@ -44,6 +45,16 @@ lowering("aten.fix.default")(rounding("trunc"))
 def frac(c: Ctx, x: T) -> T:
     w = c.wide(x)
     return c.cast(w - c("trunc", w), x.dtype)
+
+
+@lowering("aten.deg2rad.default")
+def deg2rad(c: Ctx, x: T) -> T:
+    return arithmetic(c, "mul", x, math.pi / 180, c.out_dtype)
+
+
+@lowering("aten.rad2deg.default")
+def rad2deg(c: Ctx, x: T) -> T:
+    return arithmetic(c, "mul", x, 180 / math.pi, c.out_dtype)
 
 
 @lowering("aten.square.default")

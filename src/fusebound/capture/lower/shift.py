@@ -41,6 +41,23 @@ def flip(c: Ctx, x: T, dims: Sequence[int]) -> T:
     return T(c.builder.emit("flip", x.id, dims=found), c) if found and x.rank else c.copy(x)
 
 
+@lowering("aten.rot90.default")
+def rot90(c: Ctx, x: T, k: int = 1, dims: Sequence[int] = (0, 1)) -> T:
+    """Quarter turns from the first axis to the second: an exchange of the two, and flips."""
+    a, b = (axis(d, x.rank) for d in dims)
+    perm = list(range(x.rank))
+    perm[a], perm[b] = b, a
+    match k % 4:
+        case 1:
+            return c.permute(flip(c, x, (b,)), perm)
+        case 2:
+            return flip(c, x, (a, b))
+        case 3:
+            return c.permute(flip(c, x, (a,)), perm)
+        case _:
+            return c.copy(x)
+
+
 @lowering("aten.roll.default")
 def roll(c: Ctx, x: T, shifts: Sequence[int] | int, dims: Sequence[int] | int = ()) -> T:
     """Each axis is cut in two, and the parts change places."""
