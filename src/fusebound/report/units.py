@@ -17,7 +17,7 @@ def micros(us: float | None) -> str:
     for scale, unit in _TIMES:
         if abs(us) >= scale:
             return f"{_three(us / scale)} {unit}"
-    return f"{us * 1e3:.2g} ns"
+    return f"{us * 1e3:.1f} ns" if abs(us) >= 5e-5 else "<0.1 ns"
 
 
 def seconds(s: float) -> str:
