@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         compile,
         load,
         plan,
+        register_op,
         verify,
         why,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "compile",
     "load",
     "plan",
+    "register_op",
     "verify",
     "why",
 ]
