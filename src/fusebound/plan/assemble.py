@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fusebound.analysis.alias import is_move
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.liveness import peak_bytes
 from fusebound.analysis.roofline import (
@@ -28,6 +29,9 @@ from fusebound.plan.contracted import Contracted
 from fusebound.plan.cost import eager_us, lower_bound_us
 from fusebound.plan.plan import Cut, Decision, Group, Plan
 from fusebound.plan.simulated import Simulate, judge_simulated
+
+CLEARLY = 0.5
+"""A kernel instead of the framework's own loop must be predicted to take half the time."""
 
 _OWN_RULES = ("none", "textbook", "textbook-strict")
 """Policies whose refusals are not the gates'."""
@@ -108,10 +112,14 @@ class Assembly:
         )  # fmt: skip
 
     def _worth_a_kernel(self, nodes: frozenset[str]) -> bool:
-        """Whether a lone composite runs faster as a generated kernel than through the framework."""
+        """Whether a lone operator runs faster as a generated kernel than through the framework.
+
+        A composite needs any gain; a single primitive, which eager runs as one loop too, a clear one (its result in
+        memory that is not fresh); a copy never.
+        """
         g, facts, t = self.g, self.facts, self.facts.target
         busy = busy_users(g, nodes)
-        if len(busy) != 1 or not is_composite(g, busy[0]) or facts.policy in _OWN_RULES:
+        if len(busy) != 1 or is_move(g, busy[0]) or facts.policy in _OWN_RULES:
             return False
         space = unify(g, nodes)
         if not isinstance(space, Space) or (facts.numerics == "eager" and space.reduced):
@@ -119,7 +127,8 @@ class Assembly:
         if policy_check(Candidate(g, nodes, frozenset(), acyclic=True), facts) is not None:
             return False
         after = kernel_cost(g, nodes, t, space).total + compile_us(len(nodes), t, facts.expected_calls)
-        return after < eager_cost(g, busy[0], t).total
+        factor = 1.0 if is_composite(g, busy[0]) else CLEARLY
+        return after < factor * eager_cost(g, busy[0], t).total
 
     def _cuts(self, made: Sequence[Group], decisions: Sequence[Decision]) -> Iterator[Cut]:
         """One cut for every value that one group computes and another reads, views looked through."""
