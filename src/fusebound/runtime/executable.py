@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 import torch
 
+from fusebound.analysis.alias import is_view
 from fusebound.codegen.build import Kernel
 from fusebound.errors import UsageError
-from fusebound.ir.graph import Graph, Input
+from fusebound.ir.graph import Graph, Input, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.steps import Step, framework_step, kernel_step, restride, same_layout
@@ -68,6 +69,8 @@ class Executable:
             (self._slot[m.target], self._slot[m.source]) for m in graph.mutations if m.source not in direct
         ]  # fmt: skip
         self._outputs = [self._slot[targets.get(v, v)] for v in graph.outputs]
+        self._views = [framework_step(graph, u, self._slot, captured) for u in _written_views(graph)]
+        self._written = [(self._slot[m.target], self._slot[m.source]) for m in graph.mutations]
 
     @property
     def timings(self) -> tuple[Timing, ...]:
@@ -166,6 +169,10 @@ class Executable:
         for target, source in self._copies:
             if env[target] is not env[source]:
                 env[target].copy_(env[source])
+        if self._views:
+            for target, source in self._written:
+                env[source] = env[target]
+            _run_all(self._views, env)
         return [env[i] for i in self._outputs]
 
     def _direct(self, graph: Graph, plan: Plan, kernels: dict[str, Kernel]) -> dict[str, str]:
@@ -199,6 +206,20 @@ class Executable:
 def _run_all(steps: Sequence[Step], env: list[Any]) -> None:
     for step in steps:
         step(env)
+
+
+def _written_views(graph: Graph) -> list[UserOp]:
+    """The views that lead from what inputs become to what is returned: they have to show the inputs' own memory."""
+    sources = {m.source for m in graph.mutations}
+    found: set[str] = set()
+    for v in graph.outputs:
+        chain: list[str] = []
+        while v not in sources and (n := graph.producer.get(v)) and is_view(graph, graph.user[n.user]):
+            chain.append(n.user)
+            v = graph.members[n.user][0].inputs[0]
+        if v in sources:
+            found.update(chain)
+    return [u for u in graph.user_ops if u.name in found]
 
 
 def _views_of(graph: Graph, value: str) -> set[str]:
