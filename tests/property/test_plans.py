@@ -68,7 +68,7 @@ def check_legal(p: Plan) -> None:
         assert c.code.startswith("F") and c.message
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**6), st.sampled_from(TARGETS), st.sampled_from([10, 10**6]))
 def test_random_plans_are_legal(seed: int, target: str, calls: int) -> None:
     check_legal(plan(random_graph(seed), target=get(target), expected_calls=calls))

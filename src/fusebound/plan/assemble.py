@@ -22,7 +22,6 @@ from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.decide import NO_RULES
 from fusebound.gates.dependence import boundary_text
 from fusebound.gates.override import Rules
-from fusebound.gates.policy import check as policy_check
 from fusebound.ir.graph import Graph
 from fusebound.plan.candidates import Roles, origin, referents, with_views
 from fusebound.plan.contracted import Contracted
@@ -121,12 +120,11 @@ class Assembly:
         busy = busy_users(g, nodes)
         if len(busy) != 1 or is_move(g, busy[0]) or facts.policy in _OWN_RULES:
             return False
-        space = unify(g, nodes)
-        if not isinstance(space, Space) or (facts.numerics == "eager" and space.reduced):
+        alone = Candidate(g, nodes, frozenset(), acyclic=True)
+        j = judge_simulated(alone, facts, self.simulate)
+        if not (j.dependence and j.precision and j.resources and j.override is None):
             return False
-        if policy_check(Candidate(g, nodes, frozenset(), acyclic=True), facts) is not None:
-            return False
-        after = kernel_cost(g, nodes, t, space).total + compile_us(len(nodes), t, facts.expected_calls)
+        after = kernel_cost(g, nodes, t, alone.space).total + compile_us(len(nodes), t, facts.expected_calls)
         factor = 1.0 if is_composite(g, busy[0]) else CLEARLY
         return after < factor * eager_cost(g, busy[0], t).total
 
