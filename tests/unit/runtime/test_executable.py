@@ -1,0 +1,169 @@
+"""Executables: exceptions as eager's, poisoned memory, threads, forks, profiles."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fusebound.capture.torch import capture
+from fusebound.engine.build import build
+from fusebound.plan.greedy import plan
+from fusebound.runtime.executable import Executable
+from fusebound.target import get
+
+
+def built(fn: Callable[..., Any], *args: Any, threads: int = 0) -> Executable:
+    captured = capture(fn, args)
+    target = get("cpu-avx512")
+    exe = build(
+        plan(captured.graph, target=target, expected_calls=10**9), captured, target=target, threads=threads
+    )
+    assert exe.kernels
+    return exe
+
+
+def pick(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return torch.index_select(x, 0, i) * 2 + 1
+
+
+@pytest.mark.parametrize("bad", [50, -1, 2**40, -(2**62)])
+def test_an_index_out_of_range_raises_and_touches_nothing(bad: int) -> None:
+    x, i = torch.randn(50, 33), torch.tensor([0, 49, 7])
+    exe = built(pick, x, i)
+    torch.testing.assert_close(exe(x, i), pick(x, i))
+    wrong = torch.tensor([0, bad, 7])
+    with pytest.raises(IndexError):
+        pick(x, wrong)
+    with pytest.raises(IndexError, match="out of range"):
+        exe(x, wrong)
+    torch.testing.assert_close(exe(x, i), pick(x, i))
+
+
+def test_an_index_out_of_range_in_the_tail_of_a_row() -> None:
+    x, i = torch.randn(50), torch.zeros(17, dtype=torch.int64)
+    exe = built(pick, x, i)
+    i[16] = 50
+    with pytest.raises(IndexError):
+        exe(x, i)
+
+
+@pytest.mark.parametrize("mode", ["floor", "trunc", "remainder"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
+def test_integer_division_by_zero_raises_as_eager_does(dtype: torch.dtype, mode: str) -> None:
+    def divide(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (torch.remainder(x, y) if mode == "remainder" else torch.div(x, y, rounding_mode=mode)) + 1
+
+    x, y = torch.arange(33).to(dtype), torch.full((33,), 3).to(dtype)
+    exe = built(divide, x, y)
+    assert torch.equal(exe(x, y), divide(x, y))
+    y[32] = 0
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        divide(x, y)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        exe(x, y)
+    y[32] = 3
+    assert torch.equal(exe(x, y), divide(x, y))
+
+
+def test_the_most_negative_integer_by_minus_one_is_no_signal() -> None:
+    def divide(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.remainder(x, y) + 1
+
+    x, y = torch.full((17,), torch.iinfo(torch.int64).min), torch.full((17,), -1)
+    assert torch.equal(built(divide, x, y)(x, y), torch.ones(17, dtype=torch.int64))
+
+
+def test_lanes_past_the_end_divide_by_nothing() -> None:
+    def divide(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x // y + 1
+
+    x, y = torch.arange(3), torch.tensor([1, 2, 3])
+    assert torch.equal(built(divide, x, y)(x, y), x // y + 1)
+
+
+def test_poisoned_memory_is_overwritten_everywhere() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.nn.functional.pad(x * 2, (1, 2, 1, 0))
+        return y + 1, torch.cat([x, x * 3], 1) - 1
+
+    x = torch.randn(9, 33)
+    exe = built(f, x)
+    exe.poison = True
+    for got, want in zip(exe(x), f(x), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def normed(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(torch.nn.functional.layer_norm(x + 1, (257,))).sum(-1)
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    x = torch.randn(600, 257)
+    results = [built(normed, x, threads=n)(x) for n in (1, 2, 5)]
+    assert all(torch.equal(r, results[0]) for r in results)
+
+
+def test_a_forked_child_runs_kernels() -> None:
+    x = torch.randn(600, 257)
+    exe = built(normed, x, threads=2)
+    want = exe(x)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(exe(x), want) else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0
+
+
+def test_threads_share_an_executable() -> None:
+    x, i = torch.randn(50, 33), torch.tensor([0, 49, 7])
+    wrong = torch.tensor([0, 50, 7])
+    exe = built(pick, x, i)
+    want = pick(x, i)
+    faults: list[str] = []
+
+    def work(fails: bool) -> None:
+        for _ in range(200):
+            try:
+                good = torch.equal(exe(x, wrong if fails else i), want)
+            except IndexError:
+                good = fails
+            if not good:
+                faults.append("a flag went to another thread")
+
+    threads = [threading.Thread(target=work, args=(k % 2 == 0,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not faults
+
+
+def test_inputs_of_another_layout_are_copied() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + 1)
+
+    exe = built(f, torch.randn(9, 33))
+    x = torch.randn(33, 9).t()
+    torch.testing.assert_close(exe(x), f(x))
+
+
+def test_a_profile_names_every_group() -> None:
+    x = torch.randn(9, 257)
+    exe = built(normed, x)
+    times = exe.profile((x,), rounds=2)
+    assert times.keys() == {g.id for g in exe.plan.groups}
+    assert all(t > 0 for t in times.values())
+
+
+def test_kernels_have_telling_names_in_profiles() -> None:
+    x = torch.randn(9, 257)
+    exe = built(normed, x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        exe(x)
+    names = {e.key for e in seen.key_averages()}
+    assert exe.kernels[0].name in names and "layer_norm" in exe.kernels[0].name
