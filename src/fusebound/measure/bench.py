@@ -85,7 +85,7 @@ def bench(
     *,
     against: Sequence[str] = ("eager",),
     rounds: int = 21,
-    budget_s: float = 20.0,
+    budget_s: float = 6.0,
 ) -> BenchResult:
     """Time `exe` and its opponents on `args`, without gradients, in interleaved rounds.
 

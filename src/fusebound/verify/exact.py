@@ -1,4 +1,5 @@
-"""Which programs consist of correctly rounded operators only, so that "eager" numerics means equal bits."""
+"""Which operators round, and which of them correctly: what "equal bits" can be asked of, and what may lie
+on a tie."""
 
 from __future__ import annotations
 
@@ -12,6 +13,12 @@ _TRANSCENDENTAL = """
     log_softmax logsumexp cross_entropy_loss cross_entropy binary_cross_entropy
     binary_cross_entropy_with_logits scaled_dot_product_attention
 """
+_EXACT = """
+    neg abs sign relu relu6 clamp clamp_min clamp_max hardtanh maximum minimum max min amax amin where
+    masked_fill floor ceil round trunc clone contiguous copy cat stack gather index index_select embedding
+    index_put scatter take_along_dim topk sort repeat flip roll pad constant_pad_nd tril triu one_hot
+    lift_fresh_copy to _to_copy type_as
+"""
 
 
 def correctly_rounded(program: ExportedProgram) -> bool:
@@ -20,8 +27,20 @@ def correctly_rounded(program: ExportedProgram) -> bool:
     for node in program.graph.nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             return False
-        if isinstance(node.target, OpOverload):
-            name = node.target._schema.name.partition("::")[2].rstrip("_")
-            if name in names:
-                return False
+        if isinstance(node.target, OpOverload) and _name(node.target) in names:
+            return False
     return True
+
+
+def rounds(target: object) -> bool:
+    """Whether an operator makes new values of tensors and may round them: no view, no copy, no selection."""
+    if not isinstance(target, OpOverload) or target._schema.is_mutable:
+        return False
+    if any(r.alias_info is not None for r in target._schema.returns):
+        return False
+    takes_tensor = any("Tensor" in str(a.type) for a in target._schema.arguments)
+    return takes_tensor and _name(target) not in _EXACT.split()
+
+
+def _name(op: OpOverload) -> str:
+    return op._schema.name.partition("::")[2].rstrip("_")

@@ -10,7 +10,7 @@ import torch
 from fusebound.verify.call import Leaf, has_memory, storage_key
 
 GIVEN, LIKE = "given", "like"
-SPECIAL_SETS = ("large mean", "wide range", "tiny", "special values", "-inf rows")
+SPECIAL_SETS = ("special values", "large mean", "-inf rows", "wide range", "tiny")
 """Sets applied to floating user inputs; parameters are drawn as in "like"."""
 
 BOUNDARY_SIZES = (1, 15, 16, 17, 31, 33, 127, 1025)
@@ -61,11 +61,18 @@ def _fill_flat(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Gener
     elif flat.is_complex():
         flat.copy_(torch.complex(*(torch.randn(flat.shape, generator=generator) for _ in "ri")))
     elif not flat.is_floating_point():
-        low, high = int(given.min()), int(given.max())
-        if low < high:
-            flat.copy_(torch.randint(low, high + 1, flat.shape, generator=generator))
+        flat.copy_(_integers(given, flat.shape, generator))
     else:
         _fill_floats(leaf, flat, kind, generator)
+
+
+def _integers(given: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    """Integers over the range of the given ones; where some are negative, of the given ones themselves:
+    they may be marks, such as the index that a loss ignores."""
+    low, high = int(given.min()), int(given.max())
+    if low < 0:
+        return given.reshape(-1)[torch.randint(0, given.numel(), shape, generator=generator)]
+    return torch.randint(low, high + 1, shape, generator=generator).to(given.dtype)
 
 
 def _fill_floats(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:

@@ -9,6 +9,8 @@ import torch.fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils import _pytree as pytree
 
+from fusebound.verify.exact import rounds
+
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
 _COPYING_CASTS = frozenset(("aten::_to_copy", "prims::convert_element_type"))
 _CHECKS_OF_TYPES = frozenset(("aten::_assert_tensor_metadata",))
@@ -52,7 +54,14 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 
 
 class WideInterpreter(torch.fx.Interpreter):
-    """Runs a graph on inputs already promoted by `oracle.promote`; raises what the operators raise."""
+    """Runs a graph on inputs already promoted by `oracle.promote`; raises what the operators raise.
+
+    With `jitter`, results that the user's type would round move by up to two of its ULP.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule, jitter: torch.Generator | None = None) -> None:
+        super().__init__(module)
+        self._jitter = jitter
 
     def run_node(self, n: torch.fx.Node) -> Any:
         if n.op != "call_function":
@@ -61,10 +70,18 @@ class WideInterpreter(torch.fx.Interpreter):
         if isinstance(n.target, OpOverload):
             result = self._operator(n, n.target, args, kwargs)
         elif isinstance(n.target, HigherOrderOperator):
-            result = _higher_order(n.target, args)
+            result = _higher_order(n.target, args, self._jitter)
         else:
             result = super().run_node(n)
-        return pytree.tree_map_only(torch.Tensor, _wide, result)
+        result = pytree.tree_map_only(torch.Tensor, _wide, result)
+        return self._moved(n, result) if self._jitter is not None else result
+
+    def _moved(self, n: torch.fx.Node, result: Any) -> Any:
+        dtype = user_dtype(n)
+        if dtype is None or not dtype.is_floating_point or not rounds(n.target):
+            return result
+        noise = torch.rand(result.shape, generator=self._jitter, dtype=torch.float64) * 2 - 1
+        return result * (1 + 2 * torch.finfo(dtype).eps * noise)
 
     def _operator(self, n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
         name = op._schema.name
@@ -172,13 +189,13 @@ def _dropout(n: torch.fx.Node, op: OpOverload, args: Any) -> torch.Tensor:
     return x.mul_(scale) if op._schema.is_mutable else x * scale
 
 
-def _higher_order(op: HigherOrderOperator, args: Any) -> Any:
+def _higher_order(op: HigherOrderOperator, args: Any, jitter: torch.Generator | None) -> Any:
     """Subgraphs: modes around one are transparent, `cond` takes the branch of its predicate."""
     name = op.name()
     if name in _WRAPPERS:
         before = _WRAPPERS[name]
-        return WideInterpreter(args[before]).run(*args[before + 1 :])
+        return WideInterpreter(args[before], jitter).run(*args[before + 1 :])
     if name == "cond":
         predicate, yes, no, operands = args
-        return WideInterpreter(yes if predicate else no).run(*operands)
+        return WideInterpreter(yes if predicate else no, jitter).run(*operands)
     raise NotImplementedError(f"the fp64 oracle has no rule for {name}")

@@ -37,12 +37,16 @@ def oracle(captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any] | N
     return list(reference(captured, bind(captured, args, kwargs)).outputs)
 
 
-def reference(captured: Capture, leaves: Sequence[Leaf]) -> Reference:
-    """Outputs and final inputs of the user's program in float64, for inputs bound by `call.bind`."""
+def reference(captured: Capture, leaves: Sequence[Leaf], jitter: torch.Generator | None = None) -> Reference:
+    """Outputs and final inputs of the user's program in float64, for inputs bound by `call.bind`.
+
+    With `jitter` every rounded intermediate moves by up to two ULP of the user's type, as another order of
+    evaluation might move it: a result that changes much lies on a jump.
+    """
     program = program_of(captured)
     wide = promote(leaves)
     with torch.no_grad(), _float64_by_default():
-        returned = WideInterpreter(program.graph_module).run(*wide)
+        returned = WideInterpreter(program.graph_module, jitter).run(*wide)
     specs = program.graph_signature.output_specs
     outputs = [r for r, s in zip(returned, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
     return Reference(tuple(outputs), tuple(wide))

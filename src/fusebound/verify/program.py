@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
-from fusebound.verify.errors import Errors, Exact, measure
+from fusebound.verify.compare import Comparer, Output, is_double
 from fusebound.verify.exact import correctly_rounded
 from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.oracle import Reference, reference
 
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The errors of one output or mutated input."""
-
-    name: str
-    shape: tuple[int, ...]
-    errors: Errors
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
+_SHAKES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +94,7 @@ class Program:
         if eager.error or fused.error:
             return _compare_errors(eager.error, fused.error)
         exact, note = self._exact(eager, seed)
-        return self._compared(eager, fused, exact, (note,) if note else ())
+        return self._compared(eager, fused, exact, (note,) if note else (), seed)
 
     def _exact(self, eager: Outcome, seed: int) -> tuple[Reference, str]:
         """The reference, with outputs of float64 in long double where that is possible, and what is
@@ -115,7 +104,7 @@ class Program:
             exact = reference(self._captured, self.leaves)
         except Exception as why:
             return Reference(eager.outputs, ()), f"no fp64 reference, compared with eager: {_first_line(why)}"
-        if not any(_is_double(v) for v in (*eager.outputs, *eager.changed.values())):
+        if not any(is_double(v) for v in (*eager.outputs, *eager.changed.values())):
             return exact, ""
         try:
             self._extended = self._extended or Extended(self._captured)
@@ -127,76 +116,36 @@ class Program:
         return Reference(tuple(split(v) for v in outputs), inputs), ""
 
     def _compared(
-        self, eager: Outcome, fused: Outcome, exact: Reference, notes: tuple[str, ...]
+        self, eager: Outcome, fused: Outcome, exact: Reference, notes: tuple[str, ...], seed: int
     ) -> Comparison:
         if len(eager.outputs) != len(fused.outputs):
             return Comparison(faults=(f"{len(fused.outputs)} outputs where eager has {len(eager.outputs)}",))
-        faults: list[str] = []
-        outputs: list[Output] = []
+        comparer = Comparer(cache(lambda: self._shaken(seed)))
         for i, (f, e, x) in enumerate(zip(fused.outputs, eager.outputs, exact.outputs, strict=True)):
-            _one(f"output {i}", f, e, x, outputs, faults)
+            comparer.add(f"output {i}", f, e, x, lambda r, i=i: r.outputs[i])
         for i in sorted(eager.changed.keys() | fused.changed.keys()):
             leaf = self.leaves[i]
             name = f"{leaf.kind} input {leaf.name!r}"
             if i not in eager.changed:
-                faults.append(f"{name} was changed, which eager does not")
+                comparer.faults.append(f"{name} was changed, which eager does not")
                 continue
             after = fused.changed.get(i, leaf.value)
             wanted = exact.inputs[i] if exact.inputs else None
-            _one(f"{name} (mutated)", after, eager.changed[i], wanted, outputs, faults)
-        return Comparison(tuple(outputs), "", tuple(faults), notes)
+            comparer.add(f"{name} (mutated)", after, eager.changed[i], wanted, lambda r, i=i: r.inputs[i])
+        return Comparison(tuple(comparer.outputs), "", tuple(comparer.faults), (*notes, *comparer.notes))
 
-
-def _one(name: str, fused: Any, eager: Any, exact: Any, outputs: list[Output], faults: list[str]) -> None:
-    """Compare one output; what is no tensor has to be equal, a tensor's type and layout have to agree."""
-    if not isinstance(eager, torch.Tensor):
-        if type(fused) is not type(eager) or (fused != eager and fused == fused):
-            faults.append(f"{name} is {fused!r} where eager has {eager!r}")
-        return
-    differs = _layout(fused, eager)
-    if differs:
-        faults.append(f"{name} {differs}")
-        return
-    if eager.layout != torch.strided:
-        fused, eager = fused.to_dense(), eager.to_dense()
-        exact = exact.to_dense() if isinstance(exact, torch.Tensor) else exact
-    outputs.append(Output(name, tuple(eager.shape), measure(fused, eager, _reference_of(eager, exact))))
+    def _shaken(self, seed: int) -> list[Reference]:
+        """References whose intermediates moved by an ULP, in several directions."""
+        found: list[Reference] = []
+        for i in range(_SHAKES):
+            torch.manual_seed(seed)
+            found.append(reference(self._captured, self.leaves, torch.Generator().manual_seed(seed + i)))
+        return found
 
 
 def _first_line(error: Exception) -> str:
     """The framework's interpreter appends a trace of its own to every message."""
     return (str(error) or type(error).__name__).splitlines()[0]
-
-
-def _is_double(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.float64, torch.complex128)
-
-
-def _reference_of(eager: torch.Tensor, exact: Any) -> Exact:
-    """What the oracle says of one output; eager's own values where it says nothing wider or of another
-    shape."""
-    value, residue = exact if isinstance(exact, tuple) else (exact, None)
-    usable = isinstance(value, torch.Tensor) and value.shape == eager.shape
-    if not usable or (residue is None and _is_double(eager)):
-        return Exact(eager, coarse=True)
-    return Exact(value, residue)
-
-
-def _layout(fused: Any, eager: torch.Tensor) -> str:
-    if not isinstance(fused, torch.Tensor):
-        return f"is a {type(fused).__name__} where eager has a tensor"
-    for what in ("dtype", "shape", "layout", "device"):
-        mine, theirs = getattr(fused, what), getattr(eager, what)
-        if mine != theirs:
-            return f"has {what} {mine} where eager has {theirs}"
-    if eager.layout == torch.strided and _strides(fused) != _strides(eager):
-        return f"has strides {fused.stride()} where eager has {eager.stride()}"
-    return ""
-
-
-def _strides(t: torch.Tensor) -> tuple[int, ...]:
-    """Strides of the axes that are walked."""
-    return tuple(s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1) if t.numel() else ()
 
 
 def _compare_errors(eager: Exception | None, fused: Exception | None) -> Comparison:

@@ -22,6 +22,12 @@ def test_integers_stay_in_the_range_given_and_bools_vary() -> None:
     assert 20 < int(b.sum()) < 180
 
 
+def test_marks_among_indices_stay_the_only_negative_values() -> None:
+    targets = torch.tensor([5, -100, 17, 3, -100, 40] * 30)
+    fill([leaf(targets)], LIKE, 0)
+    assert set(targets.unique().tolist()) == {-100, 3, 5, 17, 40}
+
+
 def test_constants_and_equal_integers_keep_their_values() -> None:
     c, n = torch.arange(4.0), torch.full((5,), 7)
     fill([leaf(c, "c", "const"), leaf(n, "n")], LIKE, 0)

@@ -108,7 +108,33 @@ def test_verdicts_name_what_happened() -> None:
     naive = verify(lambda x: x.exp() / x.exp().sum(-1, keepdim=True), trace(softmax, X), (X,))
     assert same.verdicts == {"equal": 7}
     assert wide.outputs[0].verdict == "nearer fp64" and wide.outputs[0].fused_rms < wide.outputs[0].eager_rms
-    assert naive.outputs[0].verdict == "class changed" and "nan where eager has" in naive.outputs[0].detail
+    assert naive.outputs[0].verdict == "class changed"
+    assert any("nan where eager has" in c.detail for c in naive.failures if c.set == "large mean")
+
+
+def selection(x):
+    """The places of the largest values, and those of all beyond a bound: their number depends on the data."""
+    y = torch.sigmoid(x * 1e-7)
+    return y.topk(5).indices, (y > 0.5).nonzero()
+
+
+def test_integers_on_a_tie_are_no_fault_and_others_are() -> None:
+    def another_order(x):
+        y = torch.sigmoid((x.flip(-1) * 1e-7).double()).float().flip(-1)
+        return y.flip(-1).topk(5).indices.mul(-1).add(130), (y > 0.5).nonzero()
+
+    def wrong(x):
+        return (x + 0).topk(5).indices.flip(-1), (torch.sigmoid(x) > 0.5).nonzero()
+
+    found = verify(another_order, trace(selection, X), (X,), special=False)
+    assert found.ok, found.summary()
+
+    def sharp(x):
+        return x.topk(5).indices, (x > 0.5).nonzero()
+
+    found = verify(wrong, trace(sharp, X), (X,), special=False)
+    assert [c.output for c in found.failures][:1] == ["output 0"]
+    assert any("output 1 has shape" in f for f in found.faults)
 
 
 def test_mutations_are_compared_and_everything_is_restored() -> None:

@@ -1,0 +1,109 @@
+"""The outputs of a run compared one by one: structure first, then numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fusebound.verify.errors import Errors, Exact, measure, measure_integers
+from fusebound.verify.oracle import Reference
+
+Pick = Callable[[Reference], Any]
+"""Finds the value in question in a reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The errors of one output or mutated input."""
+
+    name: str
+    shape: tuple[int, ...]
+    errors: Errors
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+class Comparer:
+    """Collects outputs with their errors, faults (structure that differs) and notes.
+
+    `shaken` computes, when asked, references whose intermediates moved by an ULP: they show what lies on a
+    jump.
+    """
+
+    def __init__(self, shaken: Callable[[], Sequence[Reference]]) -> None:
+        self._shaken = shaken
+        self.outputs: list[Output] = []
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+
+    def add(self, name: str, fused: Any, eager: Any, exact: Any, pick: Pick) -> None:
+        """Compare one output; what is no tensor has to be equal, a tensor's type and layout have to agree."""
+        if not isinstance(eager, torch.Tensor):
+            if type(fused) is not type(eager) or (fused != eager and fused == fused):
+                self.faults.append(f"{name} is {fused!r} where eager has {eager!r}")
+            return
+        differs = _layout(fused, eager)
+        if differs and self._size_on_a_jump(fused, eager, pick):
+            self.notes.append(f"{name} {differs}, but the size lies on a tie: not compared")
+        elif differs:
+            self.faults.append(f"{name} {differs}")
+        else:
+            errors = self._errors(*_dense(fused, eager, exact), pick)
+            self.outputs.append(Output(name, tuple(eager.shape), errors))
+
+    def _errors(self, fused: torch.Tensor, eager: torch.Tensor, exact: Any, pick: Pick) -> Errors:
+        wanted = _reference_of(eager, exact)
+        errors = measure(fused, eager, wanted)
+        if errors.mismatches and not eager.is_floating_point() and not eager.is_complex():
+            return measure_integers(fused, eager, wanted.value, [pick(r) for r in self._shaken()])
+        return errors
+
+    def _size_on_a_jump(self, fused: Any, eager: torch.Tensor, pick: Pick) -> bool:
+        """Whether the sizes differ in a program whose own size changes when intermediates move by an ULP."""
+        if not isinstance(fused, torch.Tensor) or fused.dim() != eager.dim() or fused.dtype != eager.dtype:
+            return False
+        return fused.shape != eager.shape and any(pick(r).shape != eager.shape for r in self._shaken())
+
+
+def _dense(fused: torch.Tensor, eager: torch.Tensor, exact: Any) -> tuple[torch.Tensor, torch.Tensor, Any]:
+    if eager.layout == torch.strided:
+        return fused, eager, exact
+    return fused.to_dense(), eager.to_dense(), exact.to_dense() if isinstance(exact, torch.Tensor) else exact
+
+
+def is_double(value: Any) -> bool:
+    """Whether only a type wider than float64 can judge a value."""
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float64, torch.complex128)
+
+
+def _reference_of(eager: torch.Tensor, exact: Any) -> Exact:
+    """What the oracle says of one output; eager's own values where it says nothing wider or of another
+    shape."""
+    value, residue = exact if isinstance(exact, tuple) else (exact, None)
+    usable = isinstance(value, torch.Tensor) and value.shape == eager.shape
+    if not usable or (residue is None and is_double(eager)):
+        return Exact(eager, coarse=True)
+    return Exact(value, residue)
+
+
+def _layout(fused: Any, eager: torch.Tensor) -> str:
+    if not isinstance(fused, torch.Tensor):
+        return f"is a {type(fused).__name__} where eager has a tensor"
+    for what in ("dtype", "shape", "layout", "device"):
+        mine, theirs = getattr(fused, what), getattr(eager, what)
+        if mine != theirs:
+            return f"has {what} {mine} where eager has {theirs}"
+    if eager.layout == torch.strided and _strides(fused) != _strides(eager):
+        return f"has strides {fused.stride()} where eager has {eager.stride()}"
+    return ""
+
+
+def _strides(t: torch.Tensor) -> tuple[int, ...]:
+    """Strides of the axes that are walked."""
+    return tuple(s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1) if t.numel() else ()
