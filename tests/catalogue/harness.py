@@ -1,7 +1,7 @@
 """Two routes to a fused result, both compared with eager: everything in one kernel, and `engine.compile`.
 
-The rule is DESIGN §4.2 (`verify.tolerance`) against the fp64 oracle; types, shapes, strides, NaN and infinities, and
-what happens to the inputs have to be eager's.
+The rule is DESIGN §4.2, against the fp64 oracle; types, shapes, strides, NaN and infinities, and what happens to
+the inputs have to be eager's.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Outcome:
 def check(fn: Function, *args: Any, refused: str = "", kernels: int = 1, **options: Any) -> CompiledFunction:
     """Compare both routes with eager.
 
-    `refused` is the code with which one kernel of everything is refused; `kernels` is the number of kernels of the
-    compiled function. Returns the compiled function.
+    `refused` is the code with which one kernel of everything is refused; `kernels` is the number of kernels of
+    the compiled function. Returns the compiled function.
     """
     captured = capture(fn, own(args))
     space = unify(captured.graph, [n.id for n in captured.graph.nodes])
