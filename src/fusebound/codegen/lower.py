@@ -47,6 +47,7 @@ class _Lowering:
         self.params += [tile.Param(v, g.values[v].dtype, True) for v in space.outputs]
         self.slot = {p.value: i for i, p in enumerate(self.params) if not p.written}
         self.out_slot = {p.value: i for i, p in enumerate(self.params) if p.written}
+        self.mutated = {m.source for m in g.mutations}
         self.count = 0
         self.accumulators = 0
         self.scopes: list[dict[int, int]] = [{}]
@@ -349,8 +350,11 @@ class _Lowering:
         return row * (1 if self.loops.vector in self.loops.inner else self.lanes), dtype
 
     def _streams(self, slot: int, offset: Affine) -> bool:
-        """Whether a non-temporal store is aligned: unit stride, everything else a multiple of a vector."""
-        if not self.stream or offset.coef(self.loops.vector) != 1:
+        """Whether a non-temporal store is aligned: unit stride, everything else a multiple of a vector.
+
+        What an input becomes may be written into the input itself, whose address is the user's.
+        """
+        if not self.stream or offset.coef(self.loops.vector) != 1 or self.params[slot].value in self.mutated:
             return False
         rest = [c for v, c in offset.terms if v != self.loops.vector]
         low = [r for cut in (self.space.cuts.get(v, ()) for v in self.space.cuts) for r in cut]
