@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -167,3 +168,33 @@ def test_kernels_have_telling_names_in_profiles() -> None:
         exe(x)
     names = {e.key for e in seen.key_averages()}
     assert exe.kernels[0].name in names and "layer_norm" in exe.kernels[0].name
+
+
+def test_a_large_update_of_misaligned_memory() -> None:
+    """Beyond the last-level cache kernels store past it, which needs alignment that a user's view may lack."""
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> None:
+        x.mul_(0.5).add_(y)
+
+    target = replace(get("cpu-avx512"), l3_bytes=1 << 12)
+    y = torch.randn(5000)
+    captured = capture(step, (torch.randn(5000), y))
+    exe = build(plan(captured.graph, target=target, expected_calls=10**9), captured, target=target)
+    assert exe.kernels
+    x = torch.randn(5001)[1:]
+    want = x.clone()
+    step(want, y)
+    exe(x, y)
+    torch.testing.assert_close(x, want)
+
+
+def test_stores_past_the_cache() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + 1)
+
+    target = replace(get("cpu-avx512"), l3_bytes=1 << 12)
+    x = torch.randn(80, 256)
+    captured = capture(f, (x,))
+    exe = build(plan(captured.graph, target=target, expected_calls=10**9), captured, target=target)
+    assert "streaming" in exe.kernels[0].source and "nontemporal" in exe.kernels[0].llvm
+    torch.testing.assert_close(exe(x), f(x))
