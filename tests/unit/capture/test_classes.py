@@ -72,25 +72,25 @@ def test_primitives_agree_with_the_class() -> None:
 
 @pytest.fixture
 def library() -> Iterator[torch.library.Library]:
-    lib = torch.library.Library("fbtest", "DEF")
+    lib = torch.library.Library("fbclasses", "DEF")
     lib.define("swish(Tensor x) -> Tensor")
     lib.impl("swish", lambda x: x * torch.sigmoid(x), "CompositeExplicitAutograd")
     lib.impl("swish", lambda x: torch.empty_like(x), "Meta")
     yield lib
-    LOWERINGS.pop("fbtest.swish.default", None)
-    CUSTOM.pop("fbtest.swish.default", None)
+    LOWERINGS.pop("fbclasses.swish.default", None)
+    CUSTOM.pop("fbclasses.swish.default", None)
     lib._destroy()
 
 
 def test_custom_operator(library: torch.library.Library) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.fbtest.swish(x) + 1
+        return torch.ops.fbclasses.swish(x) + 1
 
     x = torch.randn(4, 5)
     unknown = capture(fn, (x,)).graph.user["swish"]
     assert (unknown.kind, unknown.why) == ("opaque", "F601")
 
-    register_op("fbtest::swish", "pointwise", maps=[identity(2)])
+    register_op("fbclasses::swish", "pointwise", maps=[identity(2)])
     graph = capture(fn, (x,)).graph
     assert (graph.user["swish"].kind, graph.user["swish"].why) == ("pointwise", "F601")
     assert graph.node["swish"].attr("maps") == ("[i0, i1]",)
@@ -98,13 +98,13 @@ def test_custom_operator(library: torch.library.Library) -> None:
     def lower(c: Ctx, x: T) -> T:
         return x / (c("exp", -x) + 1.0)
 
-    register_op("fbtest.swish", "pointwise", lower)
+    register_op("fbclasses.swish", "pointwise", lower)
     graph = capture(fn, (x,)).graph
     assert graph.user["swish"].why == ""
     assert [n.op for n in graph.members["swish"]] == ["neg", "exp", "const", "add", "div"]
 
 
-@pytest.mark.parametrize(("name", "cls"), [("fbtest::none", "pointwise"), ("aten::add.Tensor", "sideways")])
+@pytest.mark.parametrize(("name", "cls"), [("fbclasses::none", "pointwise"), ("aten::add.Tensor", "sideways")])
 def test_bad_registration(name: str, cls: str) -> None:
     with pytest.raises(UsageError) as caught:
         register_op(name, cls)
@@ -113,4 +113,4 @@ def test_bad_registration(name: str, cls: str) -> None:
 
 def test_maps_must_fit_the_operands(library: torch.library.Library) -> None:
     with pytest.raises(UsageError):
-        register_op("fbtest::swish", "pointwise", maps=[identity(2), identity(2)])
+        register_op("fbclasses::swish", "pointwise", maps=[identity(2), identity(2)])
