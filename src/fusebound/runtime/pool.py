@@ -126,11 +126,16 @@ class Pool:
         """A function that returns an uninitialised tensor of this kind: pooled from 1 MB up, if the pool works."""
         if self.usage.cap == 0 or not _works() or prod(shape) * dtype.itemsize < SMALL:
             return lambda: empty_strided(shape, strides, dtype)
-        key = (shape, strides, dtype)
+        plain, inferring = (self._shelf((shape, strides, dtype, mode)) for mode in (False, True))
+        inference = torch.is_inference_mode_enabled
+        return lambda: inferring.take() if inference() else plain.take()
+
+    def _shelf(self, key: tuple[tuple[int, ...], tuple[int, ...], torch.dtype, bool]) -> _Shelf:
+        """The shelf of one kind of tensor; tensors made in inference mode can never be others."""
         shelf = self._shelves.get(key)
         if shelf is None:
-            shelf = self._shelves.setdefault(key, _Shelf(shape, strides, dtype, self.usage))
-        return shelf.take
+            shelf = self._shelves.setdefault(key, _Shelf(*key[:3], self.usage))
+        return shelf
 
     def trim(self) -> int:
         """Give the memory of unused blocks back; returns its bytes."""
