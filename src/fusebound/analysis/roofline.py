@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import in_order
+from fusebound.analysis.repeats import repeats
 from fusebound.analysis.space import Refusal, Space
 from fusebound.analysis.traffic import Traffic, kernel_traffic, level, user_traffic
 from fusebound.ir.graph import Graph, Node, UserOp, hint
@@ -41,13 +42,17 @@ implementations).
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Time of one launch in µs, by cause."""
+    """Time of one launch in µs, by cause.
+
+    `recompute` is the part of the total that is spent on evaluating values again; it is contained in `compute`.
+    """
 
     overhead: float = 0.0
     memory: float = 0.0
     compute: float = 0.0
     fault: float = 0.0
     spill: float = 0.0
+    recompute: float = 0.0
 
     @property
     def total(self) -> float:
@@ -60,11 +65,13 @@ def kernel_cost(
 ) -> Cost:  # fmt: skip
     """One generated kernel of `nodes`; outputs come from the pool, so they fault no pages."""
     t = traffic or kernel_traffic(g, nodes)
-    compute = instructions(g, nodes, target) / target.flops
+    once = instructions(g, nodes, target) / target.flops
+    compute = once + repeated_instructions(g, nodes, target) / target.flops
     memory = _memory_us(g, t, target)
     spill = spill_us(space, target) if isinstance(space, Space) else 0.0
+    again = max(memory, compute) - max(memory, once)
     share = _share(g, nodes, target)
-    return _run(target.launch_us, memory / share, compute / share, 0.0, spill, target)
+    return _placed(Cost(target.launch_us, memory / share, compute / share, 0.0, spill, again / share), target)
 
 
 def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
@@ -79,7 +86,7 @@ def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
     fault = fresh / 1e6 * target.page_fault_us
     share = _share(g, nodes, target)
     memory = _memory_us(g, t, target) * passes
-    return _run(target.framework_us * passes, memory / share, compute / share, fault, 0.0, target)
+    return _placed(Cost(target.framework_us * passes, memory / share, compute / share, fault), target)
 
 
 def alone(g: Graph, nodes: Collection[str], target: Target, space: Space | Refusal | None = None) -> Cost:
@@ -123,6 +130,14 @@ def _contraction(g: Graph, n: Node) -> float:
     conv = "conv" in user.target
     inner = prod(shapes[1][1:]) if conv else shapes[0][-1]
     return float(g.values[n.out].numel * inner)
+
+
+def repeated_instructions(g: Graph, nodes: Collection[str], target: Target) -> float:
+    """Vector instructions beyond the first evaluation of each element, in one kernel of `nodes`."""
+    times = repeats(g, nodes)
+    return (
+        sum(_instructions(g, g.node[i]) * (times.get(g.node[i].out, 1.0) - 1) for i in nodes) / target.lanes
+    )
 
 
 def spill_instructions(space: Space, target: Target) -> float:
@@ -198,14 +213,11 @@ def _share(g: Graph, nodes: Collection[str], target: Target) -> float:
     return min(1.0, blocks(g, nodes) / target.sms)
 
 
-def _run(
-    overhead: float, memory: float, compute: float, fault: float, spill: float, target: Target
-) -> Cost:  # fmt: skip
+def _placed(c: Cost, target: Target) -> Cost:
     """On a CPU a small launch stays serial: one thread's share of the machine, no parallel region."""
     if target.kind == "gpu" or target.threads <= 1:
-        return Cost(overhead, memory, compute, fault, spill)
+        return c
     n = target.threads
-    work = max(memory, compute) + spill
-    if work * (n - 1) <= target.fork_us:
-        return Cost(overhead, memory * n, compute * n, fault, spill * n)
-    return Cost(overhead + target.fork_us, memory, compute, fault, spill)
+    if (max(c.memory, c.compute) + c.spill) * (n - 1) <= target.fork_us:
+        return Cost(c.overhead, c.memory * n, c.compute * n, c.fault, c.spill * n, c.recompute * n)
+    return replace(c, overhead=c.overhead + target.fork_us)

@@ -40,8 +40,13 @@ class Gain:
 
     @property
     def work(self) -> float:
-        """Saved memory, page-fault and instruction time."""
-        return _work(self.before_a) + _work(self.before_b) - _work(self.after)
+        """Saved memory, page-fault and instruction time, recomputation aside."""
+        return _work(self.before_a) + _work(self.before_b) - _work(self.after) + self.recompute
+
+    @property
+    def recompute(self) -> float:
+        """Time of evaluations that the merge repeats."""
+        return self.after.recompute - self.before_a.recompute - self.before_b.recompute
 
     @property
     def spill(self) -> float:
@@ -50,7 +55,7 @@ class Gain:
     @property
     def saved(self) -> float:
         """Time saved before compiling is paid for."""
-        return self.launch + self.work - self.spill - self.overlap
+        return self.launch + self.work - self.recompute - self.spill - self.overlap
 
     @property
     def uncertainty(self) -> float:
@@ -153,6 +158,13 @@ def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, .
         )
         flip = "give each operator enough elements to fill the device"
         return Verdict(GATE, "fail", "F402", text, (), evidence, flip)
+    if gain.saved + gain.recompute > facts.threshold_us:
+        text = (
+            f"one kernel for {names} would evaluate the smaller operand again for every row it is broadcast "
+            f"to: {figure(gain.recompute)} µs, to save {figure(gain.saved + gain.recompute)} µs"
+        )
+        flip = "keep the small result in memory, or broadcast over fewer rows"
+        return Verdict(GATE, "fail", "F404", text, (), evidence, flip)
     short = facts.threshold_us - gain.delta
     text = f"fusing {names} would cost {figure(-gain.delta)} µs per call"
     return Verdict(
@@ -197,6 +209,7 @@ def _evidence(c: Candidate, facts: Facts, gain: Gain) -> tuple[Evidence, ...]:
         Evidence.bound("bytes saved", apart - c.traffic.total, 0, "B", ">"),
         Evidence("T_launch", gain.launch, unit="µs"),
         Evidence("T_mem", gain.work, unit="µs"),
+        Evidence("T_recompute", gain.recompute, unit="µs"),
         Evidence("T_spill", gain.spill, unit="µs"),
         Evidence("T_overlap", gain.overlap, unit="µs"),
         Evidence("T_compile per call", gain.compile, unit="µs"),
