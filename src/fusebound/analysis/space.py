@@ -270,7 +270,7 @@ class _Walk:
         kept = tuple(e for k, e in enumerate(index) if k not in axes)
         taken = {v for e in at for v in e.vars}
         for k, e in enumerate(index):
-            if k in axes and shape[k] > 1:
+            if k in axes:
                 if e.vars & taken or not self._covers(e, shape[k], ()):
                     return False
                 taken |= e.vars
