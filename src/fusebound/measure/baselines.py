@@ -28,7 +28,7 @@ class Baseline:
 def baseline(
     name: str, fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Baseline:
-    """The opponent called `name`, ready to run; raises UsageError for an unknown one.
+    """The opponent called `name`, ready to run; raises UsageError for an unknown one or one that fails.
 
     Inductor compiles here, with its own defaults and fixed shapes; its cache on disk may make that quick.
     """
@@ -53,12 +53,19 @@ def without_gradients(
 
 
 def _inductor(fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Baseline:
-    call = without_gradients(torch.compile(fn, dynamic=False), args, kwargs)
     with warnings.catch_warnings():
         # Inductor's warnings speak of its own internals; a failure still raises.
         warnings.simplefilter("ignore")
         start = time.perf_counter()
-        call()
+        try:
+            call = without_gradients(torch.compile(fn, dynamic=False), args, kwargs)
+            call()
+        except Exception as why:
+            text = (str(why) or type(why).__name__).splitlines()[0]
+            raise UsageError(
+                f"Inductor cannot compile this function: {text}",
+                hint="it needs a C++ compiler; leave it out of the opponents",
+            ) from why
         first = time.perf_counter()
         call()
     return Baseline("inductor", call, max(2 * first - start - time.perf_counter(), 0.0))

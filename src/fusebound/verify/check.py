@@ -124,7 +124,10 @@ class _Judge:
         for i, output in enumerate(first.outputs):
             errors = pooled(d.outputs[i].errors for d in same)
             ruling = rule(
-                errors, tau=self._tau, numerics=self._numerics, exact_ops=self._program.correctly_rounded
+                errors,
+                tau=self._tau,
+                numerics=self._numerics,
+                transcendentals=self._program.transcendentals,
             )
             checks.append(_check(kind, output.name, output.shape, errors, ruling))
         return checks

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.compare import Comparer, Output, is_double
-from fusebound.verify.exact import correctly_rounded
+from fusebound.verify.exact import transcendentals
 from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.oracle import Reference, reference
 
@@ -55,7 +55,7 @@ class Program:
         self.leaves = leaves
         self._extended: Extended | None = None
         self.settle()
-        self.correctly_rounded = correctly_rounded(program_of(captured))
+        self.transcendentals = transcendentals(program_of(captured))
 
     def settle(self) -> None:
         """Take the present values of the inputs as those that every run starts from."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fusebound.errors import UsageError
+from fusebound.measure.baselines import baseline
 from fusebound.measure.bench import bench, is_slower
 from fusebound.measure.statistics import Samples
 from fusebound.measure.sweep import Point, Sweep, sweep
@@ -82,6 +83,19 @@ def test_the_groups_of_an_executable_are_listed() -> None:
 def test_an_unknown_opponent() -> None:
     with pytest.raises(UsageError, match="opponents are eager, inductor"):
         bench(slow, Traced(slow), (X,), against=("tvm",))
+
+
+def test_inductor_runs_or_says_what_it_needs() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + 1)
+
+    try:
+        found = baseline("inductor", fn, (X,), {})
+    except UsageError as why:
+        assert "Inductor cannot compile" in str(why) and "compiler" in str(why)
+    else:
+        result = found.call()
+        assert isinstance(result, torch.Tensor) and torch.equal(result, fn(X)) and found.compile_s > 0
 
 
 def test_the_size_from_which_fusing_pays() -> None:

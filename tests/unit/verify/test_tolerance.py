@@ -109,6 +109,13 @@ def test_integers_equal_eager_s_except_on_a_tie() -> None:
     assert ruling(torch.tensor([0, 2, 3]), eager, exact).verdict == "worse"
 
 
+def test_eager_numerics_count_the_operators_that_may_differ() -> None:
+    near = off(1 * STEP)
+    assert ruling(near, EXACT.float(), numerics="eager").verdict == "worse"
+    assert ruling(near, EXACT.float(), numerics="eager", transcendentals=1).verdict == "as eager"
+    assert ruling(off(5 * STEP), EXACT.float(), numerics="eager", transcendentals=2).verdict == "worse"
+
+
 def test_draws_are_pooled() -> None:
     lucky = measure(off(3 * STEP)[:4], EXACT.float()[:4], Exact(EXACT[:4]))
     usual = measure(off(3 * STEP)[:4], off(3 * STEP)[:4], Exact(EXACT[:4]))
