@@ -1,20 +1,17 @@
-"""Runs one kernel of a graph over guarded memory, and checks its tile program without running it."""
+"""Runs one kernel of a graph over guarded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 
-from fusebound.codegen import tile
 from fusebound.codegen.build import Kernel
 from fusebound.ir.graph import Graph
-from fusebound.ir.maps import Affine
 from fusebound.runtime.launch import launcher
 
 GUARD = 128
 """Elements before and after an output that a kernel must leave alone."""
-Bounds = Mapping[int, tuple[int, int]]
 
 
 def run(
@@ -54,46 +51,6 @@ def span(g: Graph, value: str) -> int:
     """Elements from the first to the last of a value."""
     v = g.values[value]
     return 1 + sum((n - 1) * s for n, s in zip(_ints(v.shape), _ints(v.strides), strict=True))
-
-
-def strays(g: Graph, k: tile.Kernel) -> list[str]:
-    """Loads, stores and scratch accesses of a tile program that may leave their memory."""
-    found: list[str] = []
-    for nest in k.nests:
-        blocks = {a.var: (a.lo, a.hi) for a in nest.axes}
-        fixed = {a.var: (a.lo, a.hi) for a in nest.axes if a.block == 1}
-        found += _strays(g, k, nest.body, fixed, blocks)
-    return found
-
-
-def _strays(g: Graph, k: tile.Kernel, body: Iterable[tile.Stmt], at: Bounds, blocks: Bounds) -> list[str]:
-    found: list[str] = []
-    for s in body:
-        match s:
-            case tile.Loop():
-                bounds = blocks[s.var] if s.blocked else (s.lo, s.hi)
-                found += _strays(g, k, s.body, {**at, s.var: bounds}, blocks)
-            case tile.Pass():
-                found += _strays(g, k, s.body, at, blocks)
-            case tile.Load() | tile.Store():
-                low, high = interval(s.offset, at)
-                if isinstance(s, tile.Load) and s.index >= 0:
-                    high += s.stride * (s.limit - 1)
-                if low < 0 or high >= span(g, k.params[s.param].value):
-                    found.append(f"{k.params[s.param].value}[{s.offset}] reaches {low}…{high}")
-            case tile.Keep() | tile.Recall():
-                low, high = interval(s.offset, at)
-                if low < 0 or high >= k.scratch[s.scratch].elements:
-                    found.append(f"scratch {s.scratch}[{s.offset}] reaches {low}…{high}")
-            case _:
-                pass
-    return found
-
-
-def interval(e: Affine, at: Bounds) -> tuple[int, int]:
-    """Smallest and largest value of an expression."""
-    ends = [(c * at[v][0], c * (at[v][1] - 1)) for v, c in e.terms]
-    return e.const + sum(map(min, ends)), e.const + sum(map(max, ends))
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,6 @@ def test_one_kernel(seed: int, part: bool) -> None:
         return
     halves = any(g.values[v].dtype in NARROW for n in nodes for v in g.node[n].outputs)
     kernel = compile_group(g, nodes, get("host"), name="random", numerics="eager" if halves else "accurate")
-    assert not kernels.strays(g, kernel.program), print_graph(g)
     given_ = {v: kernels.with_strides(g, v, env[v]) for v in kernel.inputs}
     for v, got in kernels.run(g, kernel, given_, threads=1 + seed % 3).items():
         wrong = ~kernels.same(got, env[v])

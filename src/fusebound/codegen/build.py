@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fusebound.analysis.space import Refusal, unify
-from fusebound.codegen import annotations, cache, jit, llvm, lower, tile
+from fusebound.codegen import annotations, cache, jit, llvm, lower, spec, tile
 from fusebound.codegen.assembly import Resources, resources
 from fusebound.errors import BuildError
 from fusebound.ir.graph import Graph
@@ -78,7 +78,7 @@ def compile_group(
     """Generate, compile and load the kernel of some nodes.
 
     `cache_dir` is where machine code is kept between processes (None: nowhere). Raises BuildError where the nodes
-    have no common iteration space, which a plan's groups always have.
+    have no common iteration space, which a plan's groups always have, and for a tile program that breaks its spec.
     """
     start = time.perf_counter()
     space = unify(g, nodes)
@@ -90,6 +90,8 @@ def compile_group(
     traffic = sum(g.values[v].nbytes for v in (*space.inputs, *space.outputs))
     stream = traffic > target.l3_bytes and jit.has_streaming_stores()
     program = lower.lower(g, nodes, space, name=name, lanes=lanes, numerics=numerics, stream=stream)
+    if wrong := spec.faults(g, program):
+        raise BuildError(f"the tile program of {name} is unsound: {wrong[0]}")
     streams = any(
         isinstance(s, tile.Store) and s.streaming for n in program.nests for s in tile.statements(n.body)
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.property.kernels import strays
 from tests.unit.codegen.graphs import graph, program, run, values
 
 from fusebound.codegen import jit, llvm, tile
+from fusebound.codegen.spec import faults
 from fusebound.ir.builder import Builder
 from fusebound.ir.graph import Graph
 
@@ -123,7 +123,7 @@ CASES = [padded_row, padded_reduction, joined_reductions, window_in_padding, row
 @pytest.mark.parametrize("make", CASES)
 def test_parts_of_a_space_compute_what_they_store(make: object) -> None:
     g = make()  # type: ignore[operator]
-    assert not strays(g, program(g))
+    assert not faults(g, program(g))
     inputs = {
         i: torch.randint(-5, 6, g.values[i].shape).to(getattr(torch, g.values[i].dtype)) for i in g.input_ids
     }

@@ -1,0 +1,77 @@
+"""What every tile program must keep to: no access leaves its memory, and every element is stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+
+from fusebound.codegen import tile
+from fusebound.ir.graph import Graph, Value
+from fusebound.ir.maps import Affine
+
+Bounds = Mapping[int, tuple[int, int]]
+"""The half-open range of each loop variable."""
+
+
+def faults(g: Graph, k: tile.Kernel) -> list[str]:
+    """Where a tile program breaks the rules; empty for a sound one."""
+    found: list[str] = []
+    stored = [0] * len(k.params)
+    for nest in k.nests:
+        blocks = {a.var: (a.lo, a.hi) for a in nest.axes}
+        fixed = {a.var: blocks[a.var] for a in nest.axes if a.block == 1}
+        for s, at in _accesses(nest.body, fixed, blocks):
+            low, high = _reach(s, at)
+            name, room = _memory(g, k, s)
+            if low < 0 or high >= room:
+                found.append(f"{name}[{s.offset}] reaches elements {low} to {high} of {room}")
+            if isinstance(s, tile.Store):
+                stored[s.param] += prod(hi - lo for lo, hi in at.values())
+    for p, count in zip(k.params, stored, strict=True):
+        if p.written and count != g.values[p.value].numel:
+            found.append(f"{p.value} has {g.values[p.value].numel} elements, {count} are stored")
+    return found
+
+
+_Access = tile.Load | tile.Store | tile.Keep | tile.Recall
+
+
+def _accesses(body: Iterable[tile.Stmt], at: Bounds, blocks: Bounds) -> Iterator[tuple[_Access, Bounds]]:
+    """Every access with the ranges of the variables around it."""
+    for s in body:
+        match s:
+            case tile.Loop():
+                bounds = blocks[s.var] if s.blocked else (s.lo, s.hi)
+                yield from _accesses(s.body, {**at, s.var: bounds}, blocks)
+            case tile.Pass():
+                yield from _accesses(s.body, at, blocks)
+            case tile.Load() | tile.Store() | tile.Keep() | tile.Recall():
+                yield s, at
+            case _:
+                pass
+
+
+def _reach(s: _Access, at: Bounds) -> tuple[int, int]:
+    """First and last element that a statement touches."""
+    low, high = _interval(s.offset, at)
+    if isinstance(s, tile.Load) and s.index >= 0:
+        high += s.stride * (s.limit - 1)
+    return low, high
+
+
+def _interval(e: Affine, at: Bounds) -> tuple[int, int]:
+    ends = [(c * at[v][0], c * (at[v][1] - 1)) for v, c in e.terms]
+    return e.const + sum(map(min, ends)), e.const + sum(map(max, ends))
+
+
+def _memory(g: Graph, k: tile.Kernel, s: _Access) -> tuple[str, int]:
+    """The name of what a statement touches, and its elements from first to last."""
+    if isinstance(s, (tile.Keep, tile.Recall)):
+        return f"scratch {s.scratch}", k.scratch[s.scratch].elements
+    value = k.params[s.param].value
+    return value, _span(g.values[value])
+
+
+def _span(v: Value) -> int:
+    steps = zip(v.shape, v.strides, strict=True)
+    return 1 + sum((n - 1) * s for n, s in steps if isinstance(n, int) and isinstance(s, int))
