@@ -15,6 +15,7 @@ from fusebound.analysis.roofline import (
     eager_cost,
     kernel_cost,
 )
+from fusebound.analysis.traffic import by_level
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, figure, passed
 
 GATE = "gain"
@@ -201,11 +202,21 @@ def _compile(c: Candidate, facts: Facts) -> float:
     return compile_us(len(c.nodes) - paid, t, facts.expected_calls * facts.copies)
 
 
+_PLACES = {"l2": "L2", "l3": "L3", "dram": "memory"}
+
+
 def _evidence(c: Candidate, facts: Facts, gain: Gain) -> tuple[Evidence, ...]:
+    levels = by_level(c.graph, c.traffic, facts.target)
     apart = c.apart_bytes
     return (
         Evidence("bytes apart", apart, unit="B"),
         Evidence("bytes fused", c.traffic.total, unit="B"),
+        *(
+            Evidence(f"of these from {_PLACES[k]}", n, unit="B")
+            for k, n in levels.items()
+            if k in _PLACES and n
+        ),
+        Evidence("bytes re-used on chip", levels["register"], unit="B"),
         Evidence.bound("bytes saved", apart - c.traffic.total, 0, "B", ">"),
         Evidence("T_launch", gain.launch, unit="µs"),
         Evidence("T_mem", gain.work, unit="µs"),

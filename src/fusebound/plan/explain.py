@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusebound.analysis.space import Refusal
 from fusebound.errors import UsageError
 from fusebound.gates.base import Facts, Verdict
 from fusebound.gates.decide import Judgement
@@ -119,5 +120,5 @@ def _judged(
     owner: dict[str, frozenset[str]], fused: bool | None,
 ) -> Why:  # fmt: skip
     c = with_views(g, roles(g), one, two, owner)
-    judgement = judge_simulated(c, facts, simulator(None))
+    judgement = judge_simulated(c, facts, simulator(None), always=not isinstance(c.space, Refusal))
     return Why(a, b, judgement, c.saved_bytes, c.users(), fused)

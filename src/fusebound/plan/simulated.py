@@ -30,10 +30,12 @@ def simulator(given: GivenFacts) -> Simulate:
     return run
 
 
-def judge_simulated(c: Candidate, facts: Facts, simulate: Simulate, rules: Rules = NO_RULES) -> Judgement:
-    """All four gates on a candidate, with its simulated error among the facts where one is needed."""
-    whole = not facts.growing
-    if facts.numerics == "accurate" and needs_simulation(c.graph, c.nodes, facts.tau, whole):
+def judge_simulated(
+    c: Candidate, facts: Facts, simulate: Simulate, rules: Rules = NO_RULES, always: bool = False
+) -> Judgement:
+    """All four gates on a candidate, with its simulated error among the facts where one is due or `always`."""
+    wanted = always or needs_simulation(c.graph, c.nodes, facts.tau, whole=not facts.growing)
+    if facts.numerics == "accurate" and wanted:
         found = simulate(c.graph, c.nodes)
         if found is not None:
             facts = replace(facts, simulated={c.nodes: found})
