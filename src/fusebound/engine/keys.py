@@ -11,7 +11,9 @@ Key = tuple[Any, ...]
 
 def tensor_key(t: torch.Tensor) -> Key | None:
     """Metadata that kernels are compiled for; None for tensors that fusebound leaves alone."""
-    if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided or t.is_quantized:
+    if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided:
+        return None
+    if t.is_quantized or t.is_nested:
         return None
     if t.is_conj() or t.is_neg() or torch.autograd.forward_ad._current_level >= 0:
         return None

@@ -6,6 +6,7 @@ way of `compile`, which builds the full key; a route can therefore be strict and
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +68,8 @@ def _admission(
 
         def bare(given: tuple[Any, ...]) -> bool:
             return (
-                len(given) == count and check(*given) and state() and plain_dispatch() and holds()
+                len(given) == count and _dense(given) and check(*given)
+                and state() and plain_dispatch() and holds()
             )  # fmt: skip
 
         return bare
@@ -78,11 +80,22 @@ def _admission(
             return False
         own = [given[i] for i in places]
         return (
-            all(isinstance(t, torch.Tensor) for t in own)
+            _dense(own)
             and check(*own, *(g() for g in getters)) and state() and plain_dispatch() and holds()
         )  # fmt: skip
 
     return full
+
+
+def _dense(given: Sequence[Any]) -> bool:
+    """Whether all are tensors that the C++ check may look at: it aborts on nested ones."""
+    try:
+        return not any(map(_nested, given))
+    except AttributeError:
+        return False
+
+
+_nested = operator.attrgetter("is_nested")
 
 
 def _runner(

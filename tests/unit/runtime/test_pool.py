@@ -148,3 +148,9 @@ def test_eight_threads(take: Any) -> None:
     for t in threads:
         t.join()
     assert not faults
+
+
+def test_inference_tensors_stay_in_inference_mode(take: Any) -> None:
+    with torch.inference_mode():
+        assert take().is_inference()
+    assert not any(take().is_inference() for _ in range(3))
