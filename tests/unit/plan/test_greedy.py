@@ -120,6 +120,8 @@ def test_the_textbook_refuses_what_several_read(policy: str) -> None:
     p = made(residual_norm(), policy=policy)
     assert p.group_of["add"].users == ("add",), "its result has two consumers"
     assert all(c.code == "F900" or c.code == "F607" for c in p.cuts)
+    refused = next(c for c in p.cuts if c.producer == "add" and c.consumer == "softmax")
+    assert f"policy {policy} refuses add (model.py:1) and softmax (model.py:2): dep" in refused.message
 
 
 def test_a_chain_is_one_kernel_under_the_textbook_too() -> None:
