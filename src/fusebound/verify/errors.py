@@ -207,13 +207,13 @@ def _piece(
     floor: float,
 ) -> _Piece:
     dtype = eager.dtype
-    nearest = exact.to(dtype)
-    finite = fused.isfinite() & eager.isfinite() & nearest.isfinite()
-    wrong = _flipped_zeros(fused, eager, nearest)
-    equal = _same_bits(fused, eager)
-    f, e = fused.to(torch.float64), eager.to(torch.float64)
+    # In float64 all types are alike, the 8-bit ones included, which have few operators of their own.
+    f, e, nearest = (t.to(torch.float64) for t in (fused, eager, exact.to(dtype)))
+    finite = f.isfinite() & e.isfinite() & nearest.isfinite()
+    wrong = _flipped_zeros(f, e, nearest)
+    equal = _same_bits(f, e)
     if not bool(finite.all()):
-        wrong |= _class_changes(fused, eager, nearest)
+        wrong |= _class_changes(f, e, nearest)
         f, e, exact = f[finite], e[finite], exact[finite]
         rest = None if rest is None else rest[finite]
     f_error, e_error = f - exact, e - exact

@@ -66,9 +66,14 @@ def _equal(x: object, y: object) -> bool:
         x, y = x.to_dense(), y.to_dense()
     if x.shape != y.shape or x.dtype != y.dtype:
         return False
-    if not x.is_floating_point():
-        return torch.equal(x, y)
+    if not x.is_floating_point() or x.dtype.itemsize == 1:
+        return torch.equal(_bits(x), _bits(y))
     if torch.equal(x.signbit(), y.signbit()) and torch.equal(x, y):
         return True
     same = ((x == y) & (x.signbit() == y.signbit())) | (x.isnan() & y.isnan())
     return bool(same.all())
+
+
+def _bits(t: torch.Tensor) -> torch.Tensor:
+    """8-bit floats as integers, other types as they are."""
+    return t.view(torch.uint8) if t.is_floating_point() else t

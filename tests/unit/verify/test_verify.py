@@ -88,6 +88,34 @@ WRONG = {
 }
 
 
+UNUSUAL = {
+    "empty": (lambda x: x + 1, torch.empty(0, 5)),
+    "no axes": (lambda x: x * 2, torch.tensor(3.0)),
+    "to 8-bit floats": (lambda x: x.to(torch.float8_e4m3fn), torch.randn(8, 8)),
+    "from 8-bit floats": (lambda x: x.float() * 2, torch.randn(8, 8).to(torch.float8_e5m2)),
+    "complex": (lambda x: x * 2 + 1j, torch.randn(8, 8, dtype=torch.complex64)),
+    "wrapping integers": (lambda x: (x + 200) // 3, torch.randint(0, 255, (64,), dtype=torch.uint8)),
+    "expanded": (lambda x: x + 1, torch.randn(1, 8).expand(4, 8)),
+    "overlapping": (lambda x: x * 2, torch.randn(20).as_strided((6, 5), (3, 1))),
+    "conjugated": (lambda x: x.imag * 2, torch.randn(8, 8, dtype=torch.complex64).conj()),
+    "no tensor": (lambda x: {"b": x + 1, "a": [None, 3.5, "s"]}, torch.randn(8)),
+    "a view of the input": (lambda x: x.view(-1), torch.randn(8, 8)),
+    "NaN given": (lambda x: x.nan_to_num(), torch.full((8,), float("nan"))),
+    "random": (lambda x: F.dropout(x, 0.5) + torch.rand_like(x), torch.randn(64, 64)),
+    "a size that depends on the data": (lambda x: x[x > 0] * 2, torch.randn(64)),
+    "a parameter": (lambda x: x * 2, torch.nn.Parameter(torch.randn(8))),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_eager_passes_against_itself(case: str) -> None:
+    fn, x = UNUSUAL[case]
+    before = str(x)
+    result = verify(fn, trace(fn, x), (x,))
+    assert result.ok and result.deterministic and set(result.verdicts) <= {"equal"}, result.summary()
+    assert str(x) == before
+
+
 @pytest.mark.parametrize("case", RIGHT)
 def test_a_right_kernel_passes(case: str) -> None:
     fn, kernel, args = RIGHT[case]
