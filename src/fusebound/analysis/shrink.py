@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 from fusebound.analysis.access import factor, integer, ints
@@ -14,7 +15,10 @@ from fusebound.ir.ops import spec_of
 Shapes = dict[str, tuple[int, ...]]
 AxisOf = tuple[str, int]
 
+GOOD_ELEMENTS = 1 << 15
 MAX_ELEMENTS = 1 << 17
+"""Elements of the largest value: tens of milliseconds a simulation, and what long rows may need at most."""
+
 CAPS = (65, 17, 3)
 """Sizes for axes that may shrink, largest first; odd, so that tails occur."""
 
@@ -31,9 +35,10 @@ def shrink(g: Graph, nodes: Collection[str]) -> Shapes | None:
     ties = _Ties(g)
     for n in order:
         ties.add(n)
-    for cap in (max((d for s in original.values() for d in s), default=1), *CAPS):
+    largest = max((d for s in original.values() for d in s), default=1)
+    for limit, cap in product((GOOD_ELEMENTS, MAX_ELEMENTS), (largest, *CAPS)):
         shapes = {v: tuple(ties.size(v, k, d, cap) for k, d in enumerate(s)) for v, s in original.items()}
-        if max((prod(s) for s in shapes.values()), default=0) <= MAX_ELEMENTS:
+        if max((prod(s) for s in shapes.values()), default=0) <= limit:
             return shapes
     return None
 
