@@ -13,9 +13,20 @@ from fusebound.target.target import Target
 
 
 def host() -> Target:
-    """This machine. Measured figures where `fusebound hardware calibrate` has run, estimates otherwise."""
+    """This machine. Measured figures where `fusebound hardware calibrate` has run, estimates otherwise.
+
+    A record taken with another number of threads than FB_THREADS asks for is scaled.
+    """
     record = read_record()
-    return record.target if record else estimate(this_machine())
+    if record is None:
+        return estimate(this_machine())
+    threads = current().threads
+    if threads in (0, record.target.threads):
+        return record.target
+    return replace(
+        scaled(record.target, threads),
+        source=f"{record.target.source}, scaled to {threads} threads",
+    )
 
 
 def default_threads(machine: Machine) -> int:
@@ -33,18 +44,25 @@ def estimate(machine: Machine, threads: int | None = None) -> Target:
     """The nearest table with this machine's own cores and caches; throughput scales with the threads."""
     table = load_table(machine.table)
     used = threads or default_threads(machine)
-    share = used / table.threads
     return replace(
-        table,
+        scaled(table, used),
         name="host",
         source=f"estimated from {table.name} for {machine.model}, {used} threads; not calibrated",
-        threads=used,
         l1_bytes=machine.l1_bytes or table.l1_bytes,
         l2_bytes=machine.l2_bytes or table.l2_bytes,
         l3_bytes=machine.l3_bytes or table.l3_bytes,
-        l2_bandwidth=table.l2_bandwidth * share,
-        l3_bandwidth=table.l3_bandwidth * share,
-        # A few cores cannot draw what a whole complex can, yet draw more than their share of it.
-        dram_bandwidth=table.dram_bandwidth * share**0.5,
-        flops=table.flops * share,
+    )
+
+
+def scaled(target: Target, threads: int) -> Target:
+    """The target with another number of threads: private caches and arithmetic in proportion, memory by the
+    root, since a few cores draw more than their share of it, yet not all."""
+    share = threads / target.threads
+    return replace(
+        target,
+        threads=threads,
+        l2_bandwidth=target.l2_bandwidth * share,
+        l3_bandwidth=target.l3_bandwidth * share,
+        dram_bandwidth=target.dram_bandwidth * share**0.5,
+        flops=target.flops * share,
     )

@@ -96,6 +96,17 @@ def test_a_record_becomes_the_host() -> None:
     assert read_record() == written and get("host") == written.target
 
 
+def test_a_record_is_scaled_to_the_threads_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = a_record(this_machine().fingerprint)
+    write_record(written)
+    monkeypatch.setenv("FB_THREADS", "2")
+    host = get("host")
+    assert host.threads == 2 and host.flops == written.target.flops / 4 and host.calibrated
+    assert written.target.dram_bandwidth > host.dram_bandwidth > written.target.dram_bandwidth / 4
+    monkeypatch.setenv("FB_THREADS", str(written.target.threads))
+    assert get("host") == written.target
+
+
 def test_another_machine_s_or_a_damaged_record_is_not_used() -> None:
     write_record(a_record("other"))
     assert read_record() is None
