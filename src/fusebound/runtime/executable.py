@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from statistics import median
+from typing import Any
 
 import torch
 
 from fusebound.analysis.alias import is_view
+from fusebound.capture.captured import Captured
 from fusebound.codegen.build import Kernel
 from fusebound.errors import UsageError
 from fusebound.ir.graph import Graph, Input, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.steps import Step, framework_step, kernel_step, restride, same_layout
-
-
-class Bound(Protocol):
-    """What the executable needs of a captured function."""
-
-    graph: Graph
-
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
-
-    def unflatten(self, values: list[Any]) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +38,9 @@ class Executable:
     before it runs, so that an element that is not written shows.
     """
 
-    def __init__(self, plan: Plan, captured: Bound, kernels: dict[str, Kernel], *, threads: int = 0) -> None:
+    def __init__(
+        self, plan: Plan, captured: Captured, kernels: dict[str, Kernel], *, threads: int = 0
+    ) -> None:
         self.plan = plan
         self.captured = captured
         self.kernels = tuple(kernels[g.id] for g in plan.groups if g.id in kernels)
@@ -122,26 +117,20 @@ class Executable:
                 env[i] = None
         return self._finish(env)
 
-    def profile(
-        self, args: tuple[Any, ...], rounds: int = 5, clock: Callable[[], float] | None = None
-    ) -> dict[str, float]:
+    def profile(self, args: tuple[Any, ...], rounds: int = 5) -> dict[str, float]:
         """Median microseconds of every step, by group id, over some rounds."""
-        import statistics
-        import time
-
-        now = clock or time.perf_counter
         samples: dict[str, list[float]] = {g.id: [] for g, _ in self._steps}
         for _ in range(rounds):
             env = self._start(self.captured.bind(args, {}))
             with torch.no_grad():
                 for (group, step), drop in zip(self._steps, self._drop, strict=True):
-                    start = now()
+                    start = time.perf_counter()
                     step(env)
-                    samples[group.id].append((now() - start) * 1e6)
+                    samples[group.id].append((time.perf_counter() - start) * 1e6)
                     for i in drop:
                         env[i] = None
                 self._finish(env)
-        return {g: statistics.median(s) for g, s in samples.items()}
+        return {g: median(s) for g, s in samples.items()}
 
     def duels(self, inputs: Sequence[Any]) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
         """Walk through the plan once; for every kernel group, yield two ways to compute it where its inputs are ready:

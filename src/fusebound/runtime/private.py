@@ -6,9 +6,20 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+Sizes = tuple[int, ...]
 
-def _empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+
+def _empty_strided(shape: Sizes, strides: Sizes, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(shape, strides, dtype=dtype)
+
+
+try:
+    from torch._C._dynamo.guards import _empty_strided_cpu as _fast  # pyright: ignore
+except ImportError:
+    _fast = _empty_strided
+
+empty_strided: Callable[[Sizes, Sizes, torch.dtype], torch.Tensor] = _fast
+"""Uninitialised CPU memory."""
 
 
 def _no_count(cdata: int) -> int:
@@ -16,11 +27,6 @@ def _no_count(cdata: int) -> int:
     del cdata
     return 0
 
-
-try:
-    from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided  # pyright: ignore
-except ImportError:
-    empty_strided = _empty_strided
 
 use_count = getattr(torch._C, "_storage_Use_Count", _no_count)
 profiling = getattr(torch.autograd, "_profiler_enabled", lambda: False)
@@ -39,7 +45,7 @@ def plain_dispatch() -> bool:
 
 _len_dispatch = torch._C._len_torch_dispatch_stack
 _function_mode = torch._C._is_torch_function_mode_enabled
-_interpreter = torch._C._functorch.peek_interpreter_stack
+_interpreter = torch._C._functorch.peek_interpreter_stack  # pyright: ignore[reportAttributeAccessIssue]
 _tracing = torch._C._get_tracing_state
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from fusebound.capture.captured import Captured
 from fusebound.capture.replay import inputs_of, prepare
 from fusebound.codegen.build import Kernel
 from fusebound.ir.graph import Graph, UserOp
@@ -60,13 +61,13 @@ def kernel_step(
     return step
 
 
-def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: Any) -> Step:
+def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: Captured) -> Step:
     """Run one user operator through the framework.
 
     An argument that only lends its shape and type (`zeros_like(x)`, the target of a copy) may have stayed inside a
     kernel: fresh memory of the same kind stands in for it.
     """
-    call = prepare(op, getattr(captured, "modules", None))
+    call = prepare(op, captured.modules)
     ids = inputs_of(op)
     reads = [slot[v] for v in ids]
     writes = [slot[v] for v in op.outputs]
