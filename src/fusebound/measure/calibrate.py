@@ -216,6 +216,6 @@ def _overheads(base: Target, rounds: int) -> dict[str, Figure]:
 
 
 def _compile(base: Target, rounds: int) -> Figure:
-    """µs to generate and compile a kernel, per primitive."""
+    """µs to generate and compile a kernel, beyond those of its primitives."""
     times = compile_samples(base, rounds // 8)
     return Figure(statistics.median(times), Samples("compile", tuple(times)).spread)

@@ -18,6 +18,7 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from fusebound.measure.statistics import Samples
+from fusebound.runtime.pool import pool
 
 Call = Callable[[], object]
 
@@ -121,12 +122,13 @@ def _sample(call: Call, count: int, keeper: _Keeper | None) -> float:
 
 
 class _Keeper:
-    """Holds results alive, up to a number of bytes."""
+    """Holds results alive, up to a number of bytes. Pooled blocks that are free would not be fresh: they go."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: list[object] = []
         self._bytes = 0
+        pool.trim()
 
     def hold(self, results: list[object]) -> None:
         self._held.extend(results)
@@ -137,6 +139,7 @@ class _Keeper:
         if self._bytes > self._limit:
             self._held.clear()
             self._bytes = 0
+            pool.trim()
 
 
 def _nbytes(result: object) -> int:
