@@ -35,7 +35,11 @@ def vit(layers: int = 2) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     return ViTModel(ViTConfig(num_hidden_layers=layers)), (torch.randn(1, 3, 224, 224),)
 
 
-MODELS: dict[str, Callable[..., tuple[torch.nn.Module, tuple[Any, ...]]]] = {"gpt2": gpt2, "bert": bert, "vit": vit}
+MODELS: dict[str, Callable[..., tuple[torch.nn.Module, tuple[Any, ...]]]] = {
+    "gpt2": gpt2,
+    "bert": bert,
+    "vit": vit,
+}
 
 
 def light(g: Graph) -> list[UserOp]:
@@ -75,4 +79,7 @@ def _distinct(t: Any) -> int:
     """Bytes of the elements that a tensor has of its own: an expanded axis counts once."""
     if not isinstance(t, torch.Tensor):
         return 0
-    return t.element_size() * torch.Size(n for n, s in zip(t.shape, t.stride(), strict=True) if s or n == 0).numel()
+    return (
+        t.element_size()
+        * torch.Size(n for n, s in zip(t.shape, t.stride(), strict=True) if s or n == 0).numel()
+    )

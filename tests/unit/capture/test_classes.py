@@ -104,7 +104,9 @@ def test_custom_operator(library: torch.library.Library) -> None:
     assert [n.op for n in graph.members["swish"]] == ["neg", "exp", "const", "add", "div"]
 
 
-@pytest.mark.parametrize(("name", "cls"), [("fbclasses::none", "pointwise"), ("aten::add.Tensor", "sideways")])
+@pytest.mark.parametrize(
+    ("name", "cls"), [("fbclasses::none", "pointwise"), ("aten::add.Tensor", "sideways")]
+)
 def test_bad_registration(name: str, cls: str) -> None:
     with pytest.raises(UsageError) as caught:
         register_op(name, cls)
