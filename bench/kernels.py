@@ -4,7 +4,7 @@
 
 Per kernel: fused, eager, eager writing into memory it has used before (`out=`), and a copy of as many bytes,
 which is the limit. Once with results dropped at once, so that memory is used again, and once with all results
-held alive, so that every call writes fresh memory.
+held alive, so that every call writes fresh memory; the limit is then a fresh copy of the output's size.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def measure(name: str, size: str, rounds: int) -> list[Row]:
     }
     with torch.no_grad():
         reused = interleave(calls | limits, rounds=rounds)
-        held = interleave(calls | {"limit": half.clone}, rounds=rounds, hold=True, hold_bytes=HELD)
+        held = interleave(calls | {"limit": args[0].clone}, rounds=rounds, hold=True, hold_bytes=HELD)
     return [_row(name, size, "reused", reused), _row(name, size, "held", held)]
 
 
