@@ -169,11 +169,12 @@ def bandwidth(name: str, target: Target) -> float:
     return {"l2": target.l2_bandwidth, "l3": target.l3_bandwidth, "dram": target.dram_bandwidth}[name]
 
 
-def compile_us(primitives: int, target: Target, calls: int = 1) -> float:
-    """Time to generate and compile a kernel, as each of `calls` calls in every process that finds it
-    cached.
+def compile_us(kernels: int, primitives: int, target: Target, calls: int = 1) -> float:
+    """Time to generate and compile kernels of so many primitives in all, as each of `calls` calls bears it in
+    every process that finds them cached.
     """
-    return target.compile_us * primitives / (max(calls, 1) * CACHED_RUNS)
+    whole = target.compile_us * kernels + target.compile_primitive_us * primitives
+    return whole / (max(calls, 1) * CACHED_RUNS)
 
 
 def is_composite(g: Graph, user: UserOp) -> bool:

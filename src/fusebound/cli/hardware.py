@@ -96,6 +96,8 @@ def unit(figure: str) -> str:
     if figure == "page_fault_us":
         return "µs/MB"
     if figure == "compile_us":
+        return "µs per kernel"
+    if figure == "compile_primitive_us":
         return "µs per primitive"
     if figure == "flops":
         return "vector instructions/µs"

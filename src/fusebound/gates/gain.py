@@ -112,7 +112,7 @@ def _whole(c: Candidate, facts: Facts) -> Gain:
     t = facts.target
     before = [eager_cost(c.graph, u, t) for u in busy_users(c.graph, c.a)]
     after = kernel_cost(c.graph, c.a, t, c.space, c.traffic)
-    paid = compile_us(len(c.a), t, facts.expected_calls * facts.copies)
+    paid = compile_us(1, len(c.a), t, facts.expected_calls * facts.copies)
     return Gain(_sum(before), Cost(), after, 0.0, paid, True)
 
 
@@ -198,8 +198,8 @@ def _overlap(c: Candidate, facts: Facts, a: Cost, b: Cost) -> float:
 def _compile(c: Candidate, facts: Facts) -> float:
     """Compile time per expected call, beyond what the unmerged kernels would cost."""
     t = facts.target
-    paid = sum(len(s) for s in (c.a, c.b) if len(busy_users(c.graph, s)) > 1)
-    return compile_us(len(c.nodes) - paid, t, facts.expected_calls * facts.copies)
+    paid = [len(s) for s in (c.a, c.b) if len(busy_users(c.graph, s)) > 1]
+    return compile_us(1 - len(paid), len(c.nodes) - sum(paid), t, facts.expected_calls * facts.copies)
 
 
 _PLACES = {"l2": "L2", "l3": "L3", "dram": "memory"}

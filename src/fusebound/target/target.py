@@ -34,7 +34,8 @@ class Target:
     framework_us: float  # dispatching one framework operator
     fork_us: float  # entering a parallel region
     page_fault_us: float  # per MB (10⁶ bytes) of fresh memory written
-    compile_us: float  # generating and compiling one kernel, per primitive
+    compile_us: float  # generating and compiling any kernel
+    compile_primitive_us: float  # … and every primitive of it
     streams: int = 1
     sms: int = 0
     max_threads_per_sm: int = 0
