@@ -108,9 +108,13 @@ class CompiledFunction:
         if kwargs or (spec.executable is None and not spec.measured):
             return
         route = make(self.fn, spec.captured, spec.executable, spec.written, args)
-        if route is not None:
-            others = [(r, s) for r, s in self._routes if s is not spec]
-            self._routes = [(route, spec), *others[: ROUTES - 1]]
+        if route is None:
+            return
+        others = [(r, s) for r, s in self._routes if s is not spec]
+        fused = [(r, s) for r, s in others if s.executable is not None][: ROUTES - 1]
+        eager = [(r, s) for r, s in others if s.executable is None][:1]
+        # Routes to the user's function admit much: they come last, and the latest replaces the others.
+        self._routes = [(route, spec), *fused, *eager] if spec.executable else [*fused, (route, spec)]
 
     @property
     def executable(self) -> Executable | None:
@@ -176,9 +180,25 @@ class CompiledFunction:
         written = tuple(i for i, v in enumerate(captured.graph.input_ids) if v in targets)
         if not executable.kernels:
             return Specialization(captured, None, (), "measured: no group of operators is worth a kernel")
-        if self.options.contest and not written and loses(executable, captured, args, kwargs):
+        spec = Specialization(captured, executable, written, "")
+        if (
+            self.options.contest
+            and not written
+            and loses(self._form(spec, args, kwargs), captured, args, kwargs)
+        ):
             return Specialization(captured, None, (), "measured: eager is faster on these inputs")
-        return Specialization(captured, executable, written, "")
+        return spec
+
+    def _form(self, spec: Specialization, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        """The call as it will be made from now on, guards included."""
+        assert spec.captured is not None
+        assert spec.executable is not None
+        given = tuple(args)
+        route = None if kwargs else make(self.fn, spec.captured, spec.executable, spec.written, given)
+        if route is None:
+            exe = spec.executable
+            return lambda: exe(*given, **kwargs)
+        return lambda: route.admits(given) and route.run(given)
 
     def _build(self, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> Executable:
         o = self.options

@@ -48,15 +48,17 @@ def _copy(t: torch.Tensor) -> torch.Tensor:
     return t.as_strided((span,), (1,)).clone().as_strided(t.shape, t.stride(), 0) if t.numel() else t.clone()
 
 
-def loses(exe: Executable, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the whole executable's best time is above the function's best.
+def loses(
+    fused: Callable[[], Any], captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> bool:
+    """Whether the compiled form's best time is above the function's best.
 
     Functions that draw random numbers are not run twice: the caller's generator would move.
     """
     if any(u.kind == "random" for u in captured.graph.user_ops):
         return False
     with torch.no_grad():
-        times = _interleaved((lambda: exe(*args, **kwargs), lambda: captured.fn(*args, **kwargs)))
+        times = _interleaved((fused, lambda: captured.fn(*args, **kwargs)))
     return times[0] > times[1]
 
 

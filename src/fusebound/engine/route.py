@@ -20,6 +20,9 @@ from fusebound.ir.graph import Ref
 from fusebound.runtime.executable import Executable
 from fusebound.runtime.private import plain_dispatch, state_check, tensor_check
 
+GROWTH = 4
+"""A function for which eager is faster is judged anew on calls that are this many times larger."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -35,21 +38,31 @@ def make(
 ) -> Route | None:  # fmt: skip
     """The route of a specialization, or None for a call that no route can recognise.
 
-    Without an executable the route leads to the user's function itself.
+    Without an executable the route leads to the user's function itself, which is right for any call: it admits
+    whatever is not much larger than the call that was judged.
     """
+    if executable is None or captured is None:
+        return Route(_not_larger(args), lambda given: fn(*given))
     if not all(isinstance(a, torch.Tensor) or guards.constant_key(a) for a in args):
         return None
-    getters = (
-        []
-        if captured is None
-        else [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
-    )
+    getters = [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
     admits = _admission(fn, args, getters)
-    if admits is None:
-        return None
-    if executable is None or captured is None:
-        return Route(admits, lambda given: fn(*given))
-    return Route(admits, _runner(captured, executable, written, args, getters))
+    return None if admits is None else Route(admits, _runner(captured, executable, written, args, getters))
+
+
+def _not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
+    """Whether a call has as many arguments and no more than `GROWTH` times the elements."""
+    places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+    limit = GROWTH * sum(args[i].numel() for i in places)
+    count = len(args)
+
+    def admits(given: tuple[Any, ...]) -> bool:
+        try:
+            return len(given) == count and sum([given[i].numel() for i in places]) <= limit
+        except AttributeError:
+            return False
+
+    return admits
 
 
 def _admission(
