@@ -1,7 +1,6 @@
 """A numpy interpreter of primitives under three semantics: eager's roundings, a fused kernel's, and none.
 
-All floating values are carried as float64 (long double for the reference of a float64 graph) and rounded to
-what
+All floating values are carried as float64 (long double for the reference of a float64 graph) and rounded to what
 each semantics stores, so that overflow, subnormals and bfloat16 come out right without a type for them.
 """
 

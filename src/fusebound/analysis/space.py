@@ -214,7 +214,7 @@ class _Walk:
         spec = OPS[n.op]
         if spec.cls == "reduce":
             if (n.id, at) not in self.reductions:
-                self.reductions[n.id, at] = self._reduce(n, at, ranges)
+                self.reductions[n.id, at] = self._reduce(n, at)
             # The whole row is reduced, whatever part of it the result is needed on.
             row = self._reduced_vars((n.id, at), self.reductions[n.id, at])
             ranges = tuple(r for r in ranges if r[0] not in row)
@@ -228,7 +228,7 @@ class _Walk:
     def _resolver(self) -> Resolver:
         return Resolver(self.g, tuple(self.sizes), self.reductions)
 
-    def _reduce(self, n: Node, at: Index, ranges: Ranges) -> Index:
+    def _reduce(self, n: Node, at: Index) -> Index:
         """The operand's position for a reduction at `at`: where a relative of it lies, else axes the space has, else
         new ones."""
         axes = n.attr("axes")
@@ -334,7 +334,7 @@ class _Walk:
         for at, ranges in self.sites[value]:
             if self._bijective(value, at, ranges):
                 return [Store(value, at, ranges)]
-        parts = [Store(value, at, ranges) for at, ranges in self.sites[value] if self._injective(at, ranges)]
+        parts = [Store(value, at, ranges) for at, ranges in self.sites[value] if self._injective(at)]
         chosen = _partition(parts, self._shape(value), tuple(self.sizes))
         if chosen is None:
             n = self.g.producer[value]
@@ -344,7 +344,7 @@ class _Walk:
             )  # fmt: skip
         return chosen
 
-    def _injective(self, at: Index, ranges: Ranges) -> bool:
+    def _injective(self, at: Index) -> bool:
         used = [v for e in at for v in e.vars]
         return len(used) == len(set(used)) and all(c > 0 for e in at for _, c in e.terms)
 

@@ -8,7 +8,7 @@ reduce, is a reduction.
 from __future__ import annotations
 
 from fusebound.capture.encode import words
-from fusebound.capture.lower.context import LOWERINGS, Unlowered
+from fusebound.capture.lower.context import Unlowered
 from fusebound.capture.registry import CUSTOM
 from fusebound.ir.ops import OpClass
 
@@ -120,8 +120,3 @@ def boundary(target: str, reason: Unlowered) -> tuple[OpClass, str]:
     if packet(target) in SIZE:
         return "opaque", "F602"
     return (cls if cls == "scatter" else "opaque"), reason.code
-
-
-def is_known(target: str) -> bool:
-    """Whether the operator has a lowering or a class of its own."""
-    return target in LOWERINGS or classify(target) is not None

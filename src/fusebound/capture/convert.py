@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec
 
 from fusebound.capture.classes import boundary
-from fusebound.capture.encode import encode, refs, value_of
+from fusebound.capture.encode import encode, value_of
 from fusebound.capture.fxnodes import (
     IDENTITY_AT_INFERENCE,
     SKIPPED,
@@ -27,7 +27,7 @@ from fusebound.capture.registry import CUSTOM
 from fusebound.capture.source import scope_of, source_of, written_as
 from fusebound.errors import CaptureError
 from fusebound.ir.builder import Builder
-from fusebound.ir.graph import Attr, Graph, Mutation, Ref, Token
+from fusebound.ir.graph import Attr, Graph, Mutation, Ref, Token, refs
 
 _KINDS = {
     InputKind.PARAMETER: "param",

@@ -79,15 +79,6 @@ def decode(x: Attr, env: Mapping[str, Any]) -> Any:
             return x
 
 
-def refs(x: Attr) -> tuple[str, ...]:
-    """Ids of the values that an argument mentions, in order."""
-    if isinstance(x, Ref):
-        return (x.id,)
-    if isinstance(x, tuple):
-        return tuple(r for i in x for r in refs(i))
-    return ()
-
-
 def sym(x: torch.SymInt | torch.SymFloat | torch.SymBool | int, fallback: int = 16) -> Sym:
     """A symbol for a size known only at run time; the hint is its largest value where that is known."""
     expr = getattr(getattr(x, "node", None), "expr", x)

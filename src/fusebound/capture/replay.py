@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from fusebound.capture.encode import decode, refs, words
+from fusebound.capture.encode import decode, words
 from fusebound.errors import FormatError
-from fusebound.ir.graph import Attr, Ref, Token, UserOp
+from fusebound.ir.graph import Attr, Ref, Token, UserOp, refs
 
 Prepared = Callable[[Sequence[Any]], tuple[Any, ...]]
 

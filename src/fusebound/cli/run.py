@@ -37,14 +37,14 @@ def command(options: Options, model: str | None, list_: bool, output: Path | Non
         return 0
     if model is None:
         raise click.UsageError("MODEL is missing; `fusebound run --list` lists the built-in ones")
-    report = _run(Session(model, options), options)
+    report = _run(Session(model, options))
     if output is not None:
         report.save(output)
     _emit(report, options)
     return 0 if report.ok and not (fail_slower and report.slower) else 1
 
 
-def _run(session: Session, options: Options) -> Report:
+def _run(session: Session) -> Report:
     """All phases, and the report of them; a plan without kernels leaves nothing to check or measure."""
     from fusebound.measure.environment import describe
     from fusebound.report.collect import report_of

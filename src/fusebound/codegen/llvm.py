@@ -321,7 +321,7 @@ class _Tiles:
         fn = self.fn
         param = self.k.params[s.param]
         unit = s.offset.coef(self.k.vector)
-        width = self.k.lanes if unit and self.k.vector in env.vars and self._in_vector(s) else 1
+        width = self.k.lanes if unit and self.k.vector in env.vars and self._in_vector() else 1
         raw = math.store_convert(fn, self._wide(env.regs[s.src], width), param.dtype, width)
         size, kind = DTYPES[param.dtype].itemsize, elem(raw.type)
         mask = fn.active if width > 1 else None
@@ -334,7 +334,7 @@ class _Tiles:
         aligned = s.streaming and mask is None and width > 1
         fn.store(raw, pointer, align=size * width if aligned else size, mask=mask, nontemporal=aligned)
 
-    def _in_vector(self, s: Store) -> bool:
+    def _in_vector(self) -> bool:
         """Whether the vector variable is a loop (it is fixed in the tile when its axis has one point)."""
         return self.k.vector in self._outer_vectors()
 

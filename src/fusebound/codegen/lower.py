@@ -210,7 +210,7 @@ class _Lowering:
         kept: list[set[Site]] = [set() for _ in walkers]
         for depth in range(self.space.stages):
             self._hoist(body, depth, bound)
-            self._row_stores(body, depth, bound)
+            self._row_stores(body, depth)
             accs = {r: self._accumulator(r) for r in self._reductions(depth)}
             inside: list[tile.Stmt] = []
             for w, part, held in zip(walkers, parts, kept, strict=True):
@@ -224,7 +224,7 @@ class _Lowering:
             for r, acc in accs.items():
                 body.append(tile.Finish(self._new(walkers[0], r), acc.id, self._note(r.site)))
 
-    def _row_stores(self, body: list[tile.Stmt], depth: int, bound: frozenset[int]) -> None:
+    def _row_stores(self, body: list[tile.Stmt], depth: int) -> None:
         """Stores of values that the reduced axes do not index: once per row."""
         done: set[tuple[int, Affine]] = set()
         for w in self.region.walkers:

@@ -1,6 +1,4 @@
-"""Evidence, verdicts and what gates are asked about. A gate is a pure function `(Candidate, Facts) ->
-Verdict`.
-"""
+"""Evidence, verdicts, and what gates are asked. A gate is a pure function `(Candidate, Facts) -> Verdict`."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ def figure(x: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One gate's answer. `nodes` are the primitives concerned; a fail says in `counterfactual` what would
-    flip it.
-    """
+    """One gate's answer. `nodes` are the primitives concerned; `counterfactual` says what would flip a fail."""
 
     gate: str
     state: State
@@ -184,7 +180,5 @@ def passed(
 
 
 def first(verdicts: Iterator[Verdict | None]) -> Verdict:
-    """The first objection of a sequence of checks that ends with a pass. (A fail is falsy: `or` would skip
-    it.)
-    """
+    """The first verdict of a sequence of checks that ends with a pass. (A fail is falsy: `or` would skip it.)"""
     return next(v for v in verdicts if v is not None)

@@ -1,11 +1,9 @@
-"""Resources (F3xx): registers, tile scratch, evaluations and arguments on a CPU; registers, shared memory and
-blocks
-on a GPU."""
+"""Resources (F3xx): evaluations and arguments; on a CPU registers and tile scratch, on a GPU registers, shared memory
+and blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from fusebound.analysis.numerics import reduces
 from fusebound.analysis.roofline import bandwidth, spill_bytes, spill_us
@@ -13,6 +11,8 @@ from fusebound.analysis.rows import row_scratch
 from fusebound.analysis.space import Refusal, Space
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.target.target import Target
+from fusebound.textbook.checker import REGISTER_LIMIT
+from fusebound.textbook.operator import REGISTERS
 
 GATE = "resources"
 
@@ -32,9 +32,6 @@ BASE_REGISTERS = 16
 
 ELEMENTS = (4, 2, 1)
 """Elements of a GPU thread, widest loads first."""
-
-POINTWISE_REGISTERS, REDUCE_REGISTERS = 8, 32
-"""The textbook's registers per operator (TEXTBOOK, the checker)."""
 
 
 def check(c: Candidate, facts: Facts) -> Verdict:
@@ -179,11 +176,8 @@ def registers_per_thread(space: Space, t: Target) -> int:
 
 def textbook_registers(c: Candidate) -> int:
     """Σ regs(op) over the user's operators, as taught."""
-    g = c.graph
-    users = c.users()
-    return sum(
-        REDUCE_REGISTERS if reduces(g, [n.id for n in g.members[u]]) else POINTWISE_REGISTERS for u in users
-    )
+    sides = ([n.id for n in c.graph.members[u]] for u in c.users())
+    return sum(REGISTERS["reduce" if reduces(c.graph, side) else "elementwise"] for side in sides)
 
 
 def _gpu_evidence(c: Candidate, t: Target, space: Space, scratch: int) -> tuple[Evidence, ...]:
@@ -196,8 +190,8 @@ def _gpu_evidence(c: Candidate, t: Target, space: Space, scratch: int) -> tuple[
             "textbook register sum (F314)",
             textbook_registers(c),
             "≤",
-            48,
-            margin=48.0 - textbook_registers(c),
+            REGISTER_LIMIT,
+            margin=float(REGISTER_LIMIT - textbook_registers(c)),
         ),
         Evidence.bound("shared memory", scratch, t.shared_optin_bytes, "B"),
         Evidence("occupancy by registers", occupancy),
@@ -207,11 +201,8 @@ def _gpu_evidence(c: Candidate, t: Target, space: Space, scratch: int) -> tuple[
 def _block(c: Candidate, side: frozenset[str], t: Target) -> int:
     """Threads of the block that one side would choose: a row's worth for reductions, 256 otherwise."""
     g = c.graph
-    rows = [
-        prod(d for d in (g.values[g.node[i].inputs[0]].numel // max(g.values[g.node[i].out].numel, 1),))
-        for i in side
-        if reduces(g, (i,))
-    ]
+    reductions = (g.node[i] for i in side if reduces(g, (i,)))
+    rows = [g.values[n.inputs[0]].numel // max(g.values[n.out].numel, 1) for n in reductions]
     if not rows:
         return min(256, t.max_threads_per_block)
     threads = 32

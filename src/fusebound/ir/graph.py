@@ -47,6 +47,13 @@ class Token:
 Attr = None | bool | int | float | complex | str | Ref | Token | Sym | tuple["Attr", ...]
 
 
+def refs(a: Attr) -> tuple[str, ...]:
+    """Ids of the values that an argument mentions, in order."""
+    if isinstance(a, Ref):
+        return (a.id,)
+    return tuple(r for x in a for r in refs(x)) if isinstance(a, tuple) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """A tensor (or, with `scalar`, a Python number known at run time). Strides count elements."""
@@ -160,8 +167,7 @@ class Mutation:
 class Graph:
     """An SSA graph in topological order: `ir.builder.Builder` builds one, `ir.spec.verify` checks one.
 
-    `outputs` holds value ids, or None where the user's function returns None or a constant
-    (`out_spec` is opaque data for the runtime that rebuilds the user's structure).
+    `outputs` are value ids, a value as often as it is returned.
     """
 
     name: str

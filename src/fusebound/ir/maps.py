@@ -58,12 +58,8 @@ Index = tuple[Affine, ...]
 
 
 def identity(rank: int) -> Index:
+    """The position that is its own point."""
     return tuple(Affine.var(i) for i in range(rank))
-
-
-def compose(outer: Index, inner: Index) -> Index:
-    """`outer` is over a domain whose axes are given by `inner`."""
-    return tuple(e.substitute(inner) for e in outer)
 
 
 def linear(index: Index, strides: Sequence[int], offset: int = 0) -> Affine:
@@ -75,4 +71,5 @@ def linear(index: Index, strides: Sequence[int], offset: int = 0) -> Affine:
 
 
 def show(index: Index) -> str:
+    """`[i0, 2*i1 + 3]`."""
     return "[" + ", ".join(map(str, index)) + "]"

@@ -25,7 +25,6 @@ class OpSpec:
     attrs: tuple[str, ...] = ()
     flops: int = 1
     discontinuous: bool = False
-    integer_result: bool = False
 
 
 def _table() -> dict[str, OpSpec]:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from fusebound.errors import GraphError
 from fusebound.ir.dtypes import DTYPES
-from fusebound.ir.graph import Attr, Graph, Node, Ref, UserOp
+from fusebound.ir.graph import Graph, Node, UserOp, refs
 from fusebound.ir.ops import CLASSES, OPS
 from fusebound.ir.primitive import attr_faults, dtype_faults, shape_faults
 from fusebound.ir.text import print_graph, print_node, print_user_op
@@ -133,17 +133,9 @@ def user_ops_are_sound(g: Graph) -> Iterator[Fault]:
         for v in u.outputs:
             if v not in g.values:
                 yield Fault(f"its output %{v} is not defined{_near(v, set(g.values))}", u)
-        for v in _refs((*u.args, *(a for _, a in u.kwargs))):
+        for v in refs((*u.args, *(a for _, a in u.kwargs))):
             if v not in g.values:
                 yield Fault(f"its argument %{v} is not defined{_near(v, set(g.values))}", u)
-
-
-def _refs(a: Attr) -> Iterator[str]:
-    if isinstance(a, Ref):
-        yield a.id
-    elif isinstance(a, tuple):
-        for x in a:
-            yield from _refs(x)
 
 
 def arity_fits(g: Graph) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ from fusebound.analysis.alias import is_view
 from fusebound.analysis.memo import per_graph
 from fusebound.gates.base import Candidate
 from fusebound.gates.dependence import boundary_code
-from fusebound.ir.graph import Attr, Graph, Ref, UserOp
+from fusebound.ir.graph import Graph, UserOp, refs
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +131,9 @@ def _named(g: Graph) -> dict[str, set[str]]:
             found.setdefault(v, set()).add(n.user)
     for u in g.user_ops:
         for a in (*u.args, *(x for _, x in u.kwargs)):
-            for v in _refs(a):
+            for v in refs(a):
                 found.setdefault(v, set()).add(u.name)
     return found
-
-
-def _refs(a: Attr) -> Iterator[str]:
-    if isinstance(a, Ref):
-        yield a.id
-    elif isinstance(a, tuple):
-        for x in a:
-            yield from _refs(x)
 
 
 def with_views(

@@ -45,9 +45,10 @@ class Contracted:
         return self._reach(groups) is None
 
     def merge(self, groups: Collection[int]) -> int:
-        """Contract groups that `returns` is False for; the first in order gives its id. Linear in the window
-        of
-        the order between the first and the last."""
+        """Contract groups that `returns` is False for; the first in order gives its id.
+
+        Linear in the window of the order between the first and the last.
+        """
         after = self._reach(groups)
         if after is None:
             raise ValueError("merging these groups would make a cycle")

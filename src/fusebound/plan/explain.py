@@ -80,7 +80,7 @@ def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
     facts = Facts(target or _target(plan.target), plan.numerics, plan.tau, plan.expected_calls, plan.policy)
     one, two = plan.group_of[first.name], plan.group_of[second.name]
     if one is two and one.is_kernel:
-        split = _split(g, one, first, second)
+        split = _split(g, one, second)
         return _judged(g, facts, first, second, *split, _owners(plan, one), True)
     nodes = (frozenset(one.nodes), frozenset(two.nodes))
     return _judged(g, facts, first, second, *nodes, _owners(plan, one, two), False)
@@ -108,7 +108,7 @@ def _owners(plan: Plan, *but: Group) -> dict[str, frozenset[str]]:
     return {n: frozenset(x.nodes) for x in plan.groups if x not in but for n in x.nodes}
 
 
-def _split(g: Graph, group: Group, a: UserOp, b: UserOp) -> tuple[frozenset[str], frozenset[str]]:
+def _split(g: Graph, group: Group, b: UserOp) -> tuple[frozenset[str], frozenset[str]]:
     """A fused group seen from one pair: everything that `b` and later operators compute against the rest."""
     later = {u.name for u in g.user_ops[[u.name for u in g.user_ops].index(b.name) :]}
     second = frozenset(n for n in group.nodes if g.node[n].user in later)

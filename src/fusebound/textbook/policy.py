@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 
 from fusebound.analysis.alias import is_view
-from fusebound.ir.graph import Attr, Graph, Node, Ref, UserOp
+from fusebound.ir.graph import Graph, Node, UserOp, refs
 from fusebound.ir.ops import OPS
 from fusebound.target.target import Target
 from fusebound.textbook.checker import FusionBoundaryChecker
@@ -102,7 +102,7 @@ class Rules:
     def _operator(self, u: UserOp) -> Operator:
         nodes = self.graph.members[u.name]
         own = {v for n in nodes for v in n.outputs}
-        reads = [v for n in nodes for v in n.inputs if v not in own] or list(_refs((u.args, u.kwargs)))
+        reads = [v for n in nodes for v in n.inputs if v not in own] or refs((u.args, u.kwargs))
         read_outside = (v for v in own if any(n.user != u.name for n in self.graph.consumers[v]))
         writes = [v for v in dict.fromkeys((*u.outputs, *sorted(read_outside))) if v in own]
         return Operator(
@@ -127,7 +127,7 @@ class Rules:
         if is_view(self.graph, u):
             for v in u.outputs:
                 self._root[v] = self._storage(nodes[0].inputs[0])
-        targets = list(_refs(u.args[:1])) if _in_place(u) else []
+        targets = refs(u.args[:1]) if _in_place(u) else ()
         written = dict(zip(u.outputs, targets, strict=False))
         written |= {m.source: m.target for m in self.graph.mutations if self._owner.get(m.source) == u.name}
         for source, target in written.items():
@@ -153,11 +153,3 @@ def _in_place(u: UserOp) -> bool:
     """`aten.add_.Tensor` as the user wrote it; `aten.__and__.Tensor` is not in place."""
     name = u.written.split(".")[1] if u.written.count(".") else ""
     return name.endswith("_") and not name.endswith("__")
-
-
-def _refs(a: Attr) -> Iterator[str]:
-    if isinstance(a, Ref):
-        yield a.id
-    elif isinstance(a, tuple):
-        for x in a:
-            yield from _refs(x)

@@ -74,14 +74,14 @@ def mul(c: Ctx, a: T, b: T | Number) -> T:
     return with_wide_number(c, "mul", a, b, common(a, b))
 
 
-def _float_type(c: Ctx, a: T | Number, b: T | Number) -> torch.dtype:
+def _float_type(a: T | Number, b: T | Number) -> torch.dtype:
     dtype = common(a, b)
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
 @lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def div(c: Ctx, a: T, b: T | Number) -> T:
-    return with_wide_number(c, "div", a, b, _float_type(c, a, b))
+    return with_wide_number(c, "div", a, b, _float_type(a, b))
 
 
 @lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")

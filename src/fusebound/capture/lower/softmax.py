@@ -37,20 +37,20 @@ def log_softmax(c: Ctx, x: T, dim: int, dtype: torch.dtype | None = None) -> T:
     return c.cast(z - c("log", total), x.dtype)
 
 
-def _checked(c: Ctx, half_to_float: bool) -> None:
+def _checked(half_to_float: bool) -> None:
     if half_to_float:
         raise Unlowered("softmax that widens its result")
 
 
 @lowering("aten._softmax.default")
 def raw_softmax(c: Ctx, x: T, dim: int, half_to_float: bool = False) -> T:
-    _checked(c, half_to_float)
+    _checked(half_to_float)
     return softmax(c, x, dim)
 
 
 @lowering("aten._log_softmax.default")
 def raw_log_softmax(c: Ctx, x: T, dim: int, half_to_float: bool = False) -> T:
-    _checked(c, half_to_float)
+    _checked(half_to_float)
     return log_softmax(c, x, dim)
 
 
