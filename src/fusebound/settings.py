@@ -46,11 +46,16 @@ class Settings:
         0,
         "FB_DEBUG",
         _between(0, 6),
-        "1 summary, 2 groups with times, 3 verdicts, 4 kernel source, 5 tile program and LLVM IR, 6 assembly",
+        "1 summary, 2 groups with times, 3 verdicts, 4 tile programs, 5 LLVM IR, 6 assembly",
     )
     disable: bool = _knob(False, "FB_DISABLE", _flag, "1: run everything eagerly")
     strict: bool = _knob(False, "FB_STRICT", _flag, "1: raise where the default falls back to eager")
-    threads: int = _knob(0, "FB_THREADS", _between(0, 4096), "threads of a kernel; 0: as many as torch uses")
+    threads: int = _knob(
+        0,
+        "FB_THREADS",
+        _between(0, 4096),
+        "threads of commands and of plans for `host`; 0: as many as torch uses",
+    )
     expected_calls: int = _knob(
         1000, "FB_EXPECTED_CALLS", _between(1, 10**12), "calls over which the time to compile is spread"
     )

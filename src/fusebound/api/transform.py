@@ -17,29 +17,32 @@ def compile(
     policy: str = "tile",
     numerics: str = "accurate",
     hardware: str = "host",
-    expected_calls: int = 1000,
+    expected_calls: int | None = None,
     tau: float | None = None,
-    strict: bool = False,
+    strict: bool | None = None,
 ) -> CompiledFunction:
     """A function that runs `fn` with fused kernels; nothing is captured or compiled before its first call.
 
     `fn` is a callable or an nn.Module. Every kind of call (shapes, types, strides, Python constants, training
     flags) is captured once; calls that cannot be served run eagerly, which is said once, or raise
     FallbackError with `strict`. A form that measures slower than eager is replaced by eager. The other
-    arguments are those of `plan`. `f.plan` and `f.executable` are those of the latest call.
+    arguments are those of `plan`. Left out, `expected_calls` and `strict` follow FB_EXPECTED_CALLS and
+    FB_STRICT (1000 and False). `f.plan` and `f.executable` are those of the latest call.
     """
     from fusebound.engine.compile import Options
     from fusebound.engine.compile import compile as wrap
+    from fusebound.settings import current
 
+    chosen = current(expected_calls=expected_calls, strict=strict)
     return wrap(
         fn,
         Options(
             policy=policy,
             numerics=numerics,
             hardware=hardware,
-            expected_calls=expected_calls,
+            expected_calls=chosen.expected_calls,
             tau=tau,
-            strict=strict,
+            strict=chosen.strict,
         ),
     )
 

@@ -46,7 +46,13 @@ OUTPUT: tuple[Decorator, ...] = (
         default="text",
         help="How to print the result.",
     ),
-    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads for kernels and torch."),
+    click.option(
+        "--threads",
+        type=click.IntRange(0),
+        metavar="N",
+        envvar="FB_THREADS",
+        help="Threads for kernels and torch; 0 leaves them to torch.",
+    ),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )
 MODEL: tuple[Decorator, ...] = (
@@ -87,6 +93,7 @@ PLAN: tuple[Decorator, ...] = (
         type=click.IntRange(1),
         default=1000,
         metavar="N",
+        envvar="FB_EXPECTED_CALLS",
         help="Calls over which the compile time must pay.",
     ),
 )

@@ -101,6 +101,15 @@ def test_compile_runs_and_names_its_plan(args: tuple[torch.Tensor, torch.Tensor]
     assert f.plan is not None or f.reason.startswith("measured")
 
 
+def test_compile_takes_what_it_is_not_told_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FB_EXPECTED_CALLS", "7")
+    monkeypatch.setenv("FB_STRICT", "1")
+    options = fb.compile(scaled_softmax).options
+    assert (options.expected_calls, options.strict) == (7, True)
+    options = fb.compile(scaled_softmax, expected_calls=9, strict=False).options
+    assert (options.expected_calls, options.strict) == (9, False)
+
+
 def test_importing_a_package_does_not_hide_the_function_of_its_name() -> None:
     for name in ("capture", "plan", "verify"):
         importlib.import_module(f"fusebound.{name}")
