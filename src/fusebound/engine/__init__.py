@@ -1,0 +1,1 @@
+"""`fusebound.compile`: guards, specializations, the measured gate, the short way of later calls."""

@@ -16,7 +16,7 @@ import torch
 from fusebound.capture.torch import Captured
 from fusebound.engine import guards
 from fusebound.engine.surroundings import surroundings
-from fusebound.ir.graph import Ref
+from fusebound.runtime.binding import binder, result
 from fusebound.runtime.executable import Executable
 from fusebound.runtime.private import plain_dispatch, state_check, tensor_check
 
@@ -47,7 +47,7 @@ def make(
         return None
     getters = [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
     admits = _admission(fn, args, getters)
-    return None if admits is None else Route(admits, _runner(captured, executable, written, args, getters))
+    return None if admits is None else Route(admits, _runner(captured, executable, written))
 
 
 def _not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
@@ -112,47 +112,18 @@ _nested = operator.attrgetter("is_nested")
 
 
 def _runner(
-    captured: Captured, executable: Executable, written: Sequence[int], args: tuple[Any, ...],
-    getters: Sequence[Callable[[], Any]],
-) -> Callable[[tuple[Any, ...]], Any]:  # fmt: skip
-    bind = _binder(captured, args, getters)
-    result = _result(captured)
+    captured: Captured, executable: Executable, written: Sequence[int]
+) -> Callable[[tuple[Any, ...]], Any]:
+    bind = binder(captured)
+    finish = result(captured)
     run = executable.run_plain
     if not written:
-        return lambda given: result(run(bind(given)))
+        return lambda given: finish(run(bind(given)))
 
     def guarded(given: tuple[Any, ...]) -> Any:
         inputs = bind(given)
         if guards.overlaps(inputs, written):
             return captured.fn(*given)
-        return result(run(inputs))
+        return finish(run(inputs))
 
     return guarded
-
-
-def _binder(
-    captured: Captured, args: tuple[Any, ...], getters: Sequence[Callable[[], Any]]
-) -> Callable[[tuple[Any, ...]], Sequence[Any]]:
-    """From positional arguments to the graph's inputs."""
-    place = {v: i for i, v in enumerate(captured.user_inputs) if v is not None}
-    order = [place[i.value] if i.kind == "user" else -1 for i in captured.graph.inputs]
-    if order == list(range(len(args))):
-        return lambda given: given
-    if not getters:
-        return lambda given: [given[i] for i in order]
-
-    def mixed(given: tuple[Any, ...]) -> Sequence[Any]:
-        state = iter(getters)
-        return [given[i] if i >= 0 else next(state)() for i in order]
-
-    return mixed
-
-
-def _result(captured: Captured) -> Callable[[list[Any]], Any]:
-    spec = captured.out_spec
-    plain = all(isinstance(r, Ref) for r in captured.returns)
-    if plain and spec is not None and spec.is_leaf():
-        return lambda values: values[0]
-    if plain and spec is not None and spec.type is tuple and all(c.is_leaf() for c in spec.children()):
-        return tuple
-    return captured.unflatten

@@ -18,6 +18,7 @@ from fusebound.errors import UsageError
 from fusebound.ir.graph import Graph, Input, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
+from fusebound.runtime.binding import binder, is_kind, kind, positional, result
 from fusebound.runtime.steps import Step, framework_step, kernel_step, restride, same_layout
 
 
@@ -49,6 +50,8 @@ class Executable:
         graph = captured.graph
         self._slot = {v: i for i, v in enumerate(graph.values)}
         self._inputs = [self._slot[v] for v in graph.input_ids]
+        self._kinds = [kind(graph.values[v]) for v in graph.input_ids]
+        self._positional, self._bind, self._result = positional(captured), binder(captured), result(captured)
         targets = {m.source: m.target for m in graph.mutations}
         direct = self._direct_values = self._direct(graph, plan, kernels)
         self._steps: list[tuple[Group, Step]] = []
@@ -64,7 +67,7 @@ class Executable:
             (self._slot[m.target], self._slot[m.source]) for m in graph.mutations if m.source not in direct
         ]  # fmt: skip
         self._outputs = [self._slot[targets.get(v, v)] for v in graph.outputs]
-        self._views = [framework_step(graph, u, self._slot, captured) for u in _written_views(graph)]
+        self._views = [framework_step(graph, u, self._slot, captured) for u in _lost_views(graph, plan)]
         self._written = [(self._slot[m.target], self._slot[m.source]) for m in graph.mutations]
 
     @property
@@ -73,7 +76,9 @@ class Executable:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on the user's arguments and return the user's structure of outputs."""
-        return self.captured.unflatten(self.run(self.captured.bind(args, kwargs)))
+        flat = self._positional and not kwargs and len(args) == len(self.captured.user_inputs)
+        inputs = self._bind(args) if flat else self.captured.bind(args, kwargs)
+        return self._result(self.run(inputs))
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Run on flat inputs (in the order of the graph's); returns flat outputs.
@@ -83,12 +88,19 @@ class Executable:
         """
         with torch.no_grad():
             return self.run_plain(
-                [self._fit(i, t) for i, t in zip(self.captured.graph.inputs, inputs, strict=True)]
+                [
+                    t if is_kind(t, kind) else self._fit(i, t)
+                    for i, t, kind in zip(self.captured.graph.inputs, inputs, self._kinds, strict=True)
+                ]
             )
 
     def _fit(self, input: Input, t: Any) -> Any:
         """An input as the kernels were compiled for it."""
         value = self.captured.graph.values[input.value]
+        if not isinstance(t, torch.Tensor) and not value.scalar:
+            raise UsageError(
+                f"{input.target} is a {type(t).__name__}, the plan was built for a tensor", code="E120"
+            )
         if not isinstance(t, torch.Tensor) or not value.is_static:
             return t
         if t.shape != value.shape or str(t.dtype) != f"torch.{value.dtype}":
@@ -197,17 +209,20 @@ def _run_all(steps: Sequence[Step], env: list[Any]) -> None:
         step(env)
 
 
-def _written_views(graph: Graph) -> list[UserOp]:
-    """The views that lead from what inputs become to what is returned: they have to show the inputs' own memory."""
+def _lost_views(graph: Graph, plan: Plan) -> list[UserOp]:
+    """Views to be made again at the end: of what inputs become, to show the inputs' own memory; and of other results,
+    where a kernel stored the view as memory of its own."""
     sources = {m.source for m in graph.mutations}
+    inside = {u for g in plan.groups if g.is_kernel for u in g.users}
     found: set[str] = set()
-    for v in graph.outputs:
+    for v in set(graph.outputs) - sources:
         chain: list[str] = []
-        while v not in sources and (n := graph.producer.get(v)) and is_view(graph, graph.user[n.user]):
+        while (n := graph.producer.get(v)) and is_view(graph, graph.user[n.user]):
             chain.append(n.user)
             v = graph.members[n.user][0].inputs[0]
-        if v in sources:
-            found.update(chain)
+            if v in sources or (v in graph.outputs and not inside.isdisjoint(chain)):
+                found.update(chain)
+                break
     return [u for u in graph.user_ops if u.name in found]
 
 
