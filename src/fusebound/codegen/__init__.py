@@ -1,0 +1,1 @@
+"""From a group to machine code: space → sites → loops → tile program → LLVM IR → object code."""

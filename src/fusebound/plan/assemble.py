@@ -124,7 +124,9 @@ class Assembly:
         j = judge_simulated(alone, facts, self.simulate)
         if not (j.dependence and j.precision and j.resources and j.override is None):
             return False
-        after = kernel_cost(g, nodes, t, alone.space).total + compile_us(1, len(nodes), t, facts.expected_calls)
+        after = kernel_cost(g, nodes, t, alone.space).total + compile_us(
+            1, len(nodes), t, facts.expected_calls
+        )
         factor = 1.0 if is_composite(g, busy[0]) else CLEARLY
         return after < factor * eager_cost(g, busy[0], t).total
 

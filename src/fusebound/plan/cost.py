@@ -1,24 +1,16 @@
-"""Predicted times of groups and operators, and a bound that no plan can beat under the same model."""
+"""Predicted times of operators, and a bound that no plan can beat under the same model."""
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 from fusebound.analysis.access import demand, elements
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import in_order
-from fusebound.analysis.roofline import bandwidth, eager_cost, instructions, kernel_cost
-from fusebound.analysis.space import Refusal, Space, unify
+from fusebound.analysis.roofline import bandwidth, eager_cost, instructions
 from fusebound.analysis.traffic import level
 from fusebound.gates.dependence import boundary_code
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.candidates import origin, roles
 from fusebound.target.target import Target
-
-
-def group_us(g: Graph, nodes: Collection[str], target: Target, space: Space | Refusal | None = None) -> float:
-    """Predicted time of one kernel of `nodes`, in µs."""
-    return kernel_cost(g, nodes, target, space or unify(g, nodes)).total
 
 
 def user_op_us(g: Graph, user: UserOp, target: Target) -> float:

@@ -1,0 +1,1 @@
+"""One versioned record of a run, and its faces as text, JSON and CSV."""

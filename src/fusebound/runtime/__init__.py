@@ -1,0 +1,1 @@
+"""Running a plan: steps, calls into machine code, the pool of outputs."""

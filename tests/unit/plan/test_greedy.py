@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.graphs import Sketch, chain, nodes
 
+from fusebound.analysis.roofline import kernel_cost
 from fusebound.errors import UsageError
 from fusebound.gates.override import Rules
 from fusebound.ir.graph import Graph, Mutation
-from fusebound.plan.cost import eager_us, group_us, lower_bound_us, user_op_us
+from fusebound.plan.cost import eager_us, lower_bound_us, user_op_us
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import Plan
 from fusebound.target import get
@@ -61,7 +62,7 @@ def test_the_predicted_time_lies_between_bound_and_eager() -> None:
     g = p.graph
     assert p.lower_bound_us == pytest.approx(lower_bound_us(g, CPU), abs=1e-3)
     assert p.lower_bound_us <= p.predicted_us < p.eager_us == pytest.approx(eager_us(g, CPU), abs=1e-3)
-    parts = group_us(g, nodes(g, "add", "softmax", "mul"), CPU)
+    parts = kernel_cost(g, nodes(g, "add", "softmax", "mul"), CPU).total
     parts += sum(user_op_us(g, g.user[u], CPU) for u in ("linear", "add_1"))
     assert p.predicted_us == pytest.approx(parts, abs=1e-2)
     assert p.gap == pytest.approx(1 - p.lower_bound_us / p.predicted_us, abs=1e-3)
