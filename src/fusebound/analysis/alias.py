@@ -14,6 +14,9 @@ from fusebound.ir.ops import spec_of
 _COPIES = ("clone", "contiguous", "copy", "_to_copy", "lift_fresh_copy", "constant_pad_nd", "roll", "repeat")
 
 
+_VIEWS = ("reshape", "permute", "expand", "slice")
+
+
 def is_move(g: Graph, user: UserOp) -> bool:
     """Whether a user operator only moves elements (as a view or as a copy)."""
     specs = [spec_of(n.op) for n in g.members[user.name]]
@@ -25,7 +28,24 @@ def _view(g: Graph, name: str) -> bool:
     user = g.user[name]
     if any(f".{c}." in f".{user.target}." for c in _COPIES):
         return False
-    return is_move(g, user) and all(viewed(g, n) for n in g.members[name])
+    return is_move(g, user) and _views_through(g, g.members[name])
+
+
+def _views_through(g: Graph, nodes: Sequence[Node]) -> bool:
+    """Whether a chain of moves ends with the strides that views of views would have; those between are nobody's."""
+    strides: dict[str, tuple[int, ...]] = {}
+    for n in nodes:
+        found = view_strides(g, n, strides.get(n.inputs[0])) if n.op in _VIEWS else None
+        if found is None:
+            return False
+        strides[n.out] = found
+    last = nodes[-1].out
+    return _walked(g, last, strides[last]) == _walked(g, last, [hint(s) for s in g.values[last].strides])
+
+
+def _walked(g: Graph, value: str, strides: Sequence[int]) -> list[int]:
+    """The strides of axes that have more than one element."""
+    return [s for n, s in zip(map(hint, g.values[value].shape), strides, strict=True) if n > 1]
 
 
 def is_view(g: Graph, user: UserOp) -> bool:
@@ -35,25 +55,13 @@ def is_view(g: Graph, user: UserOp) -> bool:
     return _view(g, user.name)
 
 
-def viewed(g: Graph, node: Node) -> bool:
-    """Whether a move primitive's result can share its operand's memory: its strides follow from the
-    operand's.
+def view_strides(g: Graph, node: Node, given: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
+    """The strides (in elements) that a view of the operand would have, or None where no view exists.
+
+    `given` are the operand's strides where they are not those of the graph.
     """
-    if node.op not in ("reshape", "permute", "expand", "slice"):
-        return False
-    to = g.values[node.out]
-    strides = view_strides(g, node)
-    if strides is None:
-        return False
-    wanted = [(n, hint(s)) for n, s in zip(map(hint, to.shape), to.strides, strict=True) if n > 1]
-    found = [(n, s) for n, s in zip(map(hint, to.shape), strides, strict=True) if n > 1]
-    return wanted == found
-
-
-def view_strides(g: Graph, node: Node) -> tuple[int, ...] | None:
-    """The strides (in elements) that a view of the operand would have, or None where no view exists."""
     v, to = g.values[node.inputs[0]], g.values[node.out]
-    strides = tuple(hint(s) for s in v.strides)
+    strides = given or tuple(hint(s) for s in v.strides)
     shape = [hint(d) for d in v.shape]
     match node.op:
         case "permute":
