@@ -59,8 +59,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("detection", "box decoding and matrix NMS, ending in a data-dependent size", "detection"),
 )
 
-DEFAULT = "residual-layernorm-gelu"
-
 
 def names() -> tuple[str, ...]:
     """The scenarios' names, in the order of the list."""

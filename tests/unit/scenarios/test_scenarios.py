@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,6 +66,7 @@ def test_unknown_name_gets_a_suggestion() -> None:
     assert "bert-layer" in caught.value.hint
 
 
-def test_the_default_is_one_of_them() -> None:
-    assert scenarios.DEFAULT in scenarios.names()
-    assert len(scenarios.names()) == 10
+def test_make_run_names_one_of_them() -> None:
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text(encoding="utf-8")
+    (default,) = re.findall(r"^SCENARIO \?= (\S+)$", makefile, re.MULTILINE)
+    assert default in scenarios.names() and len(scenarios.names()) == 10
