@@ -143,14 +143,22 @@ class Assembly:
                     continue
                 seen.add(base)
                 code, message = self._reason(maker.name, reader, last.get((maker.name, reader)))
-                yield Cut(maker.name, reader, base, code, message, *self._stake(inside, base))
+                maker_nodes = self.groups.nodes[self.groups.find(self.groups.index[maker.name])]
+                yield Cut(maker.name, reader, base, code, message, *self._stake(inside | maker_nodes, base))
 
-    def _stake(self, inside: frozenset[str], value: str) -> tuple[int, float]:
-        """Bytes that a merge would save at most, and the time of writing and reading the value."""
+    def _stake(self, merged: frozenset[str], value: str) -> tuple[int, float]:
+        """Bytes that merging the two groups would save at most, and the time that moving them takes."""
         g, target = self.g, self.facts.target
-        size = g.values[value].nbytes
-        kept = value in g.escaping or any(c.id not in inside for c in g.consumers[value])
-        return size * (1 if kept else 2), round(2 * size / bandwidth(level(g, value, target), target), 4)
+        saved = g.values[value].nbytes * (1 if self._needed(value, merged) else 2)
+        return saved, round(saved / bandwidth(level(g, value, target), target), 4)
+
+    def _needed(self, value: str, merged: frozenset[str]) -> bool:
+        """Whether anybody outside reads a value, views looked through."""
+        g = self.g
+        outside = (c for c in g.consumers[value] if c.id not in merged)
+        return value in g.escaping or any(
+            c.user not in self.roles.views or any(self._needed(v, merged) for v in c.outputs) for c in outside
+        )
 
     def _reason(self, a: str, b: str, old: Decision | None) -> tuple[str, str]:
         """Why two operators in different groups are not one kernel.
