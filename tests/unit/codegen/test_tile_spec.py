@@ -63,3 +63,14 @@ def test_an_unsound_program_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(build.lower, "lower", lambda *a, **k: changed(program(doubled()), shifted(9)))
     with pytest.raises(BuildError, match="unsound"):
         build.compile_group(doubled(), nodes(doubled()), get("host"), name="k")
+
+
+def test_an_expanded_result_is_stored_once() -> None:
+    def make(b: Builder) -> str:
+        b.input("x", (33, 1), "float32")
+        b.begin("f")
+        y = b.emit("expand", b.emit("neg", "x"), shape=(33, 4))
+        b.restride(y, (1, 0))
+        return y
+
+    assert faults(graph(make), program(graph(make))) == []
