@@ -90,6 +90,8 @@ class _Tiles:
         self.fn = m.function(f"{k.name}.tiles", [("args", "ptr"), ("lo", "i64"), ("hi", "i64")])
         self.blocks: dict[int, tuple[Reg, Reg]] = {}
         self.accs: dict[int, tuple[Accumulator, list[tuple[Reg, ...]]]] = {}
+        vectorized = any(isinstance(s, Loop) and s.vector for n in k.nests for s in statements(n.body))
+        self.width = k.lanes if vectorized else 1
         self.inner_vector = False
         self.note = ""
 
@@ -204,30 +206,20 @@ class _Tiles:
             (self._unroll(x) for x in statements(s.body) if isinstance(x, Loop) and x.vector), default=1
         )
         self.inner_vector = any(isinstance(x, Loop) and x.vector for x in statements(s.body))
-        width = self._width()
         for a in s.accumulators:
-            cells = [reduction.start(self.fn, a, width) for _ in range(copies)]
+            cells = [reduction.start(self.fn, a, self.width) for _ in range(copies)]
             self.accs[a.id] = (a, cells)
         self._body(s.body, env)
 
-    def _width(self) -> int:
-        return self.k.lanes if self.inner_vector or self.k.vector in self._outer_vectors() else 1
-
-    def _outer_vectors(self) -> frozenset[int]:
-        return frozenset(
-            x.var for n in self.k.nests for x in statements(n.body) if isinstance(x, Loop) and x.vector
-        )  # fmt: skip
-
     def _accumulate(self, s: Accumulate, env: _Env) -> None:
         a, cells = self.accs[s.acc]
-        width = self._width()
-        src = self._wide(env.regs[s.src], width)
-        where = self._index_vector(s.where, env, width) if a.kind in ("argmax", "argmin") else None
+        src = self._wide(env.regs[s.src], self.width)
+        where = self._index_vector(s.where, env, self.width) if a.kind in ("argmax", "argmin") else None
         reduction.step(self.fn, a, cells[env.copy], src, where)
 
     def _finish(self, s: Finish) -> Reg:
         a, cells = self.accs[s.acc]
-        return reduction.finish(self.fn, a, cells, horizontal=self.inner_vector, width=self._width())
+        return reduction.finish(self.fn, a, cells, horizontal=self.inner_vector, width=self.width)
 
     # values
 
@@ -321,7 +313,7 @@ class _Tiles:
         fn = self.fn
         param = self.k.params[s.param]
         unit = s.offset.coef(self.k.vector)
-        width = self.k.lanes if unit and self.k.vector in env.vars and self._in_vector() else 1
+        width = self.width if unit and self.k.vector in env.vars else 1
         raw = math.store_convert(fn, self._wide(env.regs[s.src], width), param.dtype, width)
         size, kind = DTYPES[param.dtype].itemsize, elem(raw.type)
         mask = fn.active if width > 1 else None
@@ -334,14 +326,10 @@ class _Tiles:
         aligned = s.streaming and mask is None and width > 1
         fn.store(raw, pointer, align=size * width if aligned else size, mask=mask, nontemporal=aligned)
 
-    def _in_vector(self) -> bool:
-        """Whether the vector variable is a loop (it is fixed in the tile when its axis has one point)."""
-        return self.k.vector in self._outer_vectors()
-
     def _keep(self, s: Keep, env: _Env) -> None:
         """Scratch holds the computing type, so that keeping loses nothing."""
         fn = self.fn
-        r = self._wide(env.regs[s.src], self._width())
+        r = self._wide(env.regs[s.src], self.width)
         stored = fn.cast("zext", r, vec("i8", lanes(r.type))) if elem(r.type) == "i1" else r
         fn.store(stored, self._scratch(s.scratch, s.offset, env), align=4, mask=fn.active)
 

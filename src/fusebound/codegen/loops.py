@@ -114,7 +114,7 @@ def _last(order: list[int], v: int) -> tuple[int, ...]:
     return (*(x for x in order if x != v), *((v,) if v in order else ()))
 
 
-def tile(loops: Loops, ranges: Mapping[int, tuple[int, int]], lanes: int) -> list[tuple[int, int]]:
+def blocks(loops: Loops, ranges: Mapping[int, tuple[int, int]], lanes: int) -> list[tuple[int, int]]:
     """How many points of each outer loop one tile holds: pairs (variable, block), block 1 means fixed in the tile.
 
     Loops that fit entirely are left out of the result: they run inside the tile.

@@ -8,8 +8,7 @@ from math import prod
 from fusebound.analysis.numerics import kept_roundings
 from fusebound.analysis.space import Space
 from fusebound.codegen import tile
-from fusebound.codegen.loops import Access, Loops, choose
-from fusebound.codegen.loops import tile as tile_shape
+from fusebound.codegen.loops import Access, Loops, blocks, choose
 from fusebound.codegen.regions import Region, regions
 from fusebound.codegen.scratch import kept_sites
 from fusebound.codegen.sites import Needed, Site, Walker
@@ -58,7 +57,7 @@ class _Lowering:
     def run(self) -> tile.Kernel:
         self.loops = self._loops()
         nests = [self._nest(region) for region in self.regions]
-        scratch = tuple(tile.Scratch(i, *self.scratch_of(i)) for i in range(len(self.kept)))
+        scratch = tuple(tile.Scratch(i, self._row_elements(), self._dtype(s)) for s, i in self.kept.items())
         return tile.Kernel(
             self.name, tuple(self.params), scratch, tuple(nests), self.lanes, self.loops.vector, frozenset(self.vectors)
         )  # fmt: skip
@@ -168,13 +167,13 @@ class _Lowering:
     def _nest(self, region: Region) -> tile.Nest:
         self.region = region
         ranges = self.loops.ranges(region.segment)
-        blocks = tile_shape(self.loops, ranges, self.lanes)
-        axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in blocks)
+        cut = blocks(self.loops, ranges, self.lanes)
+        axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in cut)
         self.scopes = [{}]
-        fixed = frozenset(v for v, b in blocks if b == 1)
+        fixed = frozenset(v for v, b in cut if b == 1)
         looped = [v for v in self.loops.outer if v not in fixed]
         body: list[tile.Stmt] = []
-        self._level(body, looped, fixed, ranges, {v for v, b in blocks if b > 1})
+        self._level(body, looped, fixed, ranges, {v for v, b in cut if b > 1})
         return tile.Nest(axes, tuple(body))
 
     def _level(
@@ -195,9 +194,13 @@ class _Lowering:
 
     def _hoist(self, body: list[tile.Stmt], depth: int, bound: frozenset[int]) -> None:
         for w in self.region.walkers:
-            for needed in w.order(self._targets(w, depth)):
-                if self._bound_deps(w, needed) <= bound and self._ready(w, needed):
-                    self._site(body, w, needed)
+            self._hoist_from(body, w, depth, bound)
+
+    def _hoist_from(self, body: list[tile.Stmt], w: Walker, depth: int, bound: frozenset[int]) -> None:
+        """Compute what the bound variables determine of the values that a pass needs."""
+        for needed in w.order(self._targets(w, depth)):
+            if self._bound_deps(w, needed) <= bound and self._ready(w, needed):
+                self._site(body, w, needed)
 
     def _ready(self, w: Walker, needed: Needed) -> bool:
         site = needed.site
@@ -246,7 +249,7 @@ class _Lowering:
     ) -> None:  # fmt: skip
         if looped:
             v = looped[0]
-            self._hoist_row(body, w, depth, bound)
+            self._hoist_from(body, w, depth, bound)
             inside: list[tile.Stmt] = []
             self.scopes.append({})
             self._row(inside, w, depth, looped[1:], bound | {v}, ranges, accs, kept)
@@ -264,11 +267,6 @@ class _Lowering:
                 src = self._site(body, w, needed, kept)
                 body.append(tile.Store(slot, offset, src, self._streams(slot, offset)))
 
-    def _hoist_row(self, body: list[tile.Stmt], w: Walker, depth: int, bound: frozenset[int]) -> None:
-        for needed in w.order(self._targets(w, depth)):
-            if self._bound_deps(w, needed) <= bound and self._ready(w, needed):
-                self._site(body, w, needed)
-
     # statements
 
     def _site(self, body: list[tile.Stmt], w: Walker, needed: Needed, kept: Collection[Site] = ()) -> int:
@@ -279,7 +277,7 @@ class _Lowering:
                 return scope[form]
         if site in kept:
             dst = self._new(w, needed)
-            body.append(tile.Recall(dst, self.kept[site], self._scratch_offset(), self._dtype(w, site)))
+            body.append(tile.Recall(dst, self.kept[site], self._scratch_offset(), self._dtype(site)))
             return dst
         args = tuple(self._site(body, w, o, kept) for o in w.operands(needed))
         dst = self._new(w, needed)
@@ -322,8 +320,8 @@ class _Lowering:
         user = self.g.user[self.g.node[site.id].user]
         return user.name if not user.source.line else f"{user.name}, {user.source}"
 
-    def _dtype(self, w: Walker, site: Site) -> str:
-        return self.g.values[w.node(site).out if site.kind == "node" else site.id].dtype
+    def _dtype(self, site: Site) -> str:
+        return self.g.values[self.g.node[site.id].out if site.kind == "node" else site.id].dtype
 
     def _accumulator(self, r: Needed) -> tile.Accumulator:
         n = self.g.node[r.site.id]
@@ -343,11 +341,9 @@ class _Lowering:
             step *= self.loops.extent[v]
         return offset
 
-    def scratch_of(self, index: int) -> tuple[int, str]:
-        site = next(s for s, i in self.kept.items() if i == index)
-        dtype = self.g.values[self.g.node[site.id].out if site.kind == "node" else site.id].dtype
+    def _row_elements(self) -> int:
         row = prod(self.loops.extent[v] for v in self.loops.inner)
-        return row * (1 if self.loops.vector in self.loops.inner else self.lanes), dtype
+        return row * (1 if self.loops.vector in self.loops.inner else self.lanes)
 
     def _streams(self, slot: int, offset: Affine) -> bool:
         """Whether a non-temporal store is aligned: unit stride, everything else a multiple of a vector.
