@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fusebound.measure.baselines import Baseline, baseline, without_gradients
+from fusebound.measure.environment import crowded
 from fusebound.measure.statistics import Ratio, Samples, ratio
 from fusebound.measure.timer import interleave
 
@@ -117,7 +118,7 @@ def bench(
         kernels=kernels,
         threads=torch.get_num_threads(),
         rounds=len(main[FUSED].times_us),
-        warnings=tuple(w for s in main.values() for w in s.warnings),
+        warnings=(*(w for s in main.values() for w in s.warnings), *crowded()),
         seconds=time.perf_counter() - start,
     )
 

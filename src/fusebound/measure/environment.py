@@ -91,6 +91,14 @@ def noise() -> tuple[str, ...]:
     return tuple(found)
 
 
+def crowded() -> tuple[str, ...]:
+    """A sentence where more threads want to run than this program's own and one more, else nothing."""
+    load, cores = _load(), this_machine().cores
+    if load is None or load <= cores + 1:
+        return ()
+    return (f"load average {load:.1f} on {cores} cores: other work took time from the threads",)
+
+
 def cpu_quota() -> float | None:
     """Cores that the control group may use, or None without a limit."""
     limit, _, period = _read(_QUOTA).partition(" ")
