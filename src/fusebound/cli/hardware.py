@@ -79,14 +79,24 @@ def _emit(options: Options, target: Target) -> None:
     figures = [(k, v, unit(k)) for k, v in asdict(target).items() if v != 0 or k.endswith("calibrated")]
     emit(
         options.format,
-        text="\n".join(f"{k:<24} {_text(v):>16} {u}".rstrip() for k, v, u in figures),
+        text="\n".join(_line(*f) for f in figures),
         data=lambda: asdict(target),
         rows=lambda: [("figure", "value", "unit"), *figures],
     )
 
 
+def _line(figure: str, value: object, unit: str) -> str:
+    if unit == "bytes/µs" and isinstance(value, float):
+        value, unit = value / 1e3, "GB/s"
+    if not unit:
+        return f"{figure:<24} {_text(value)}"
+    return f"{figure:<24} {_text(value):>12} {unit}"
+
+
 def _text(value: object) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:,.4g}"
+    return str(value)
 
 
 def unit(figure: str) -> str:

@@ -32,7 +32,7 @@ def command(options: Options, model: str, operator: str | None, gate: str | None
     chosen = list(_matching(plan, operator, gate, code))
     emit(
         options.format,
-        text=lambda console: _show(console, chosen),
+        text=lambda console: _show(console, chosen, len(plan.decisions)),
         data=lambda: [_record(d) for d in chosen],
         rows=lambda: _rows(chosen),
     )
@@ -52,8 +52,12 @@ def _matching(plan: Plan, operator: str | None, gate: str | None, code: str | No
         yield d
 
 
-def _show(console: Console, decisions: list[Decision]) -> None:
+def _show(console: Console, decisions: list[Decision], judged: int) -> None:
     from fusebound.report.layout import plain_table
+
+    if not decisions:
+        console.print(f" none of the {judged} decisions is one of these" if judged else " nothing was judged")
+        return
 
     table = plain_table(
         ("step", "right"),
@@ -77,7 +81,8 @@ def _show(console: Console, decisions: list[Decision]) -> None:
         )
     console.print(table)
     fused = sum(d.accepted for d in decisions)
-    console.print(f"\n {len(decisions)} decisions, {fused} to fuse")
+    total = f"{len(decisions)} of {judged}" if len(decisions) < judged else str(judged)
+    console.print(f"\n {total} decisions, {fused} to fuse")
 
 
 def reason(judgement: Judgement) -> tuple[str, str]:
