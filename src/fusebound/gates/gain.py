@@ -94,7 +94,7 @@ def check(c: Candidate, facts: Facts) -> Verdict:
         return passed(GATE, f"saves {figure(gain.delta)} µs per call", evidence)
     if _worth_measuring(c, facts, gain):
         text = (
-            f"predicted to save {figure(gain.delta)} µs per call, within the model's error of "
+            f"predicted to cost {figure(-gain.delta)} µs per call, within the model's error of "
             f"{figure(gain.uncertainty)} µs: measured once it is built, and dropped if it loses (F405)"
         )
         return Verdict(GATE, "conditional", "F000", text, (), evidence)
@@ -217,7 +217,7 @@ def _evidence(c: Candidate, facts: Facts, gain: Gain) -> tuple[Evidence, ...]:
             if k in _PLACES and n
         ),
         Evidence("bytes re-used on chip", levels["register"], unit="B"),
-        Evidence.bound("bytes saved", apart - c.traffic.total, 0, "B", ">"),
+        Evidence("bytes saved", apart - c.traffic.total, unit="B"),
         Evidence("T_launch", gain.launch, unit="µs"),
         Evidence("T_mem", gain.work, unit="µs"),
         Evidence("T_recompute", gain.recompute, unit="µs"),

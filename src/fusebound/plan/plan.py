@@ -48,7 +48,7 @@ class Group:
 class Cut:
     """A value that crosses from one group to another, and why its two operators are not one kernel.
 
-    `bytes` is what a merge would save; `cost_us` the time to write and read the value.
+    `bytes` is what a merge would save at most; `cost_us` the time that moving them takes.
     """
 
     producer: str

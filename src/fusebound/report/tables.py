@@ -199,7 +199,7 @@ def _count_hidden(table: Table, rows: Sequence[Remainder]) -> None:
 def cuts(found: Sequence[Cut], shown: int) -> Table:
     """The dearest edges between groups, and why each was not fused."""
     table = plain_table(
-        ("cut", "left"), ("saves", "right"), ("costs", "right"), ("code", "whole"), ("why", "left")
+        ("cut", "left"), ("extra bytes", "right"), ("extra time", "right"), ("code", "whole"), ("why", "left")
     )
     dearest = sorted(found, key=lambda c: -c.cost_us)
     for c in dearest[:shown]:
