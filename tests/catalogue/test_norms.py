@@ -72,3 +72,10 @@ def test_standardize() -> None:
         return (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5)
 
     check(f, rand(9, 33))
+
+
+def test_the_norm_of_single_elements() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.normalize(x, dim=-1) * 2
+
+    check(f, special(60, 1))
