@@ -44,3 +44,14 @@ def test_long_chain() -> None:
         return x
 
     check(powers, rand(5, 33))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_every_rounding_of_eager(dtype: torch.dtype) -> None:
+    def rounded(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return ((x * y + x) / (y.abs() + 1) - x * 3).abs()
+
+    x, y = special(33, 17, dtype=dtype), rand(33, 17, dtype=dtype, seed=1)
+    compiled = check(rounded, x, y, numerics="eager")
+    got, want = compiled(x, y), rounded(x, y)
+    assert torch.equal(got.nan_to_num(7.0), want.nan_to_num(7.0))
