@@ -136,16 +136,16 @@ class Resolver:
         rank = len(self.g.values[node.inputs[1]].shape)
         return (*at[:dim], Affine(), *at[dim + rank :])
 
-    def forward(self, node: Node, operand: int, at: Index, ranges: Ranges) -> Index | None:
+    def forward(self, node: Node, operand: int, at: Index) -> Index | None:
         """Where the result lies when operand number `operand` is at `at` and every result point is reached once."""
         value = node.inputs[operand]
         match node.op:
             case "permute":
                 return tuple(at[p] for p in _ints(node.attr("perm")))
             case "reshape":
-                return self._reshape(node, value, node.out, at, ranges)
+                return self._reshape(node, value, node.out, at, ())
             case "flip":
-                return self.uses(node, at, ranges)[0].index
+                return self.uses(node, at, ())[0].index
             case "sum" | "prod" | "amax" | "amin" | "any" | "all" | "argmax" | "argmin":
                 axes = _ints(node.attr("axes"))
                 return tuple(e for i, e in enumerate(at) if i not in axes)
