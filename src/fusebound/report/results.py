@@ -59,7 +59,9 @@ def with_shapes(report: Report, found: Sequence[ShapeCheck]) -> Report:
     lines = [f"{len(checked)} boundary shapes and layouts: {', '.join(c.variant for c in checked)}"]
     if refused:
         lines.append(f"refused by eager too: {', '.join(refused)}")
-    lines += [f"FAILED at {c.variant}: {c.result.summary()}" for c in checked if c.result and not c.ok]
+    lines += [
+        f"FAILED at {c.variant}: {c.result.summary()}" for c in checked if c.result is not None and not c.ok
+    ]
     return replace(report, checks=(*report.checks, *lines), ok=report.ok and all(c.ok for c in found))
 
 

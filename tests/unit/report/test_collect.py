@@ -6,8 +6,11 @@ from fusebound.ir.graph import Graph
 from fusebound.ir.text import parse_graph
 from fusebound.plan.greedy import plan
 from fusebound.report.collect import report_of
+from fusebound.report.results import with_shapes
 from fusebound.report.schema import Report
 from fusebound.target import get
+from fusebound.verify.result import OutputCheck, VerifyResult
+from fusebound.verify.shapes import ShapeCheck
 
 TARGET = get("cpu-avx512")
 ROWS, COLUMNS = 65_536, 1024
@@ -57,3 +60,16 @@ def test_without_fusion_everything_remains_with_a_reason() -> None:
     assert found.shares.limit == 1.0
     assert {r.operator for r in found.remainders} == {"relu (model.py:3)", "neg (model.py:5)"}
     assert all(r.code.startswith("F") and r.message for r in found.remainders)
+
+
+def test_a_failed_boundary_shape_is_told() -> None:
+    check = OutputCheck(
+        "random", "output 0", "float32", (3,), "worse", "rms", 1.0, 1.0, 0.1, 0.1, 9.0, 1.0, 1.0
+    )
+    failed = VerifyResult((check,), ("random",), (), (), (), (), True, None, True, 0.1)
+    found = with_shapes(
+        report("tile"), [ShapeCheck("last axis 3", failed), ShapeCheck("last axis 0", None, "no")]
+    )
+    assert not found.ok
+    assert any(line.startswith("FAILED at last axis 3: 1 checks") for line in found.checks), found.checks
+    assert "refused by eager too: last axis 0" in found.checks
