@@ -40,10 +40,6 @@ class Traffic:
     def total(self) -> int:
         return self.read_bytes + self.write_bytes
 
-    @property
-    def strided_bytes(self) -> int:
-        return sum(self.reads[v] for v in self.strided)
-
 
 def kernel_traffic(g: Graph, nodes: Collection[str]) -> Traffic:
     """The traffic of one kernel made of `nodes`."""

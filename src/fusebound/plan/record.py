@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fusebound.errors import FormatError, GraphError
-from fusebound.gates.base import Evidence, Verdict
+from fusebound.gates.base import GATES, Evidence, Verdict
 from fusebound.gates.decide import Judgement
 from fusebound.ir.graph import Graph
 from fusebound.ir.text import parse_graph, print_graph
@@ -19,7 +19,6 @@ _GROUP = ("id", "kind", "users", "nodes", "inputs", "outputs", "predicted_us", "
 _CUT = ("producer", "consumer", "value", "code", "message", "bytes", "cost_us")
 _PLAIN = ("policy", "numerics", "target", "tau", "expected_calls", "predicted_us", "eager_us",
           "lower_bound_us", "gap", "peak_bytes")  # fmt: skip
-_GATES = ("dependence", "precision", "resources", "gain")
 
 Json = dict[str, object]
 
@@ -36,10 +35,10 @@ def plan_to_json(plan: Plan) -> Json:
 
 
 def judgement_to_json(j: Judgement) -> Json:
-    """The four verdicts by gate, and `override` where the policy refused."""
-    data: Json = {g: _verdict(getattr(j, g)) for g in _GATES}
+    """The four verdicts by gate, and `override` where a policy or a rule speaks."""
+    data: Json = {g: _verdict(getattr(j, g)) for g in GATES}
     if j.override is not None:
-        data["override"] = _verdict(j.override)
+        data["override"] = {"gate": j.override.gate, **_verdict(j.override)}
     return data
 
 
@@ -145,9 +144,8 @@ def _read_decision(d: dict[str, Any]) -> Decision:
 
 def _read_verdict(gate: str, d: dict[str, Any]) -> Verdict:
     evidence = tuple(Evidence(*e) for e in d["evidence"])
-    name = "policy" if gate == "override" else gate
     return Verdict(
-        name,
+        d.get("gate", gate),
         d["state"],
         d["code"],
         d["message"],

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.plan.graphs import chain, triangle
 
 from fusebound.errors import FormatError
+from fusebound.gates.override import Rules
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import FORMAT, Plan
 from fusebound.target import get
@@ -31,6 +32,12 @@ def test_a_plan_survives_its_file(saved: Path) -> None:
     assert again == p and again.decisions and again.cuts
     again.save(saved.with_name("again.json"))
     assert saved.with_name("again.json").read_bytes() == saved.read_bytes()
+
+
+def test_a_refusal_by_a_rule_stays_one() -> None:
+    p = plan(chain(), target=CPU, expected_calls=10**6, rules=Rules(forbid=(("add", "mul"),)))
+    assert Plan.from_json(json.loads(json.dumps(p.to_json()))) == p
+    assert any(d.judgement.override and d.judgement.override.gate == "rules" for d in p.decisions)
 
 
 def test_the_file_is_reviewable(saved: Path) -> None:
