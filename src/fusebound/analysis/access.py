@@ -27,9 +27,7 @@ def whole(v: Value) -> Region:
 
 
 def needed(g: Graph, node: Node, operand: int, out: Region) -> Region | None:
-    """The elements of operand number `operand` that the elements `out` of the first result need; None for
-    none.
-    """
+    """The elements of operand number `operand` that the elements `out` of the first result need; None for none."""
     v = g.values[node.inputs[operand]]
     spec = spec_of(node.op)
     if spec is None or spec.cls == "gather":

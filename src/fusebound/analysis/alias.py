@@ -49,9 +49,7 @@ def _walked(g: Graph, value: str, strides: Sequence[int]) -> list[int]:
 
 
 def is_view(g: Graph, user: UserOp) -> bool:
-    """Whether the framework runs this operator without moving a byte: its results share their operand's
-    storage.
-    """
+    """Whether the framework runs this operator without moving a byte: its results share their operand's storage."""
     return _view(g, user.name)
 
 

@@ -31,9 +31,8 @@ class Hazard:
 
 
 def hazard(g: Graph, nodes: Collection[str]) -> Hazard | None:
-    """The first WAR or WAW inside a group, or None. The kernel writes a mutated input where it makes its new
-    value.
-    """
+    """The first WAR or WAW inside a group, or None. The kernel writes a mutated input where it
+    makes its new value."""
     inside = frozenset(nodes)
     for m in g.mutations:
         maker = g.producer.get(m.source)

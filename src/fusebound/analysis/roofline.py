@@ -16,17 +16,13 @@ from fusebound.ir.ops import OPS, spec_of
 from fusebound.target.target import Target
 
 FRESH_BYTES = 8 << 20
-"""Outputs from this size up are fresh memory on every eager call (FIELD: 2.8× slower at 8 MB, 9–17× from 16
-MB).
-"""
+"""Outputs from this size up are fresh memory on every eager call (FIELD: 2.8× slower at 8 MB, 9–17× from 16 MB)."""
 
 GPU_BLOCK_POINTS = 1024
 """Points of one GPU block: 256 threads of 4 elements."""
 
 CACHED_RUNS = 20
-"""Processes that one compilation serves: kernels stay on disk until a shape, the processor or the version
-changes.
-"""
+"""Processes that one compilation serves: kernels stay on disk until a shape, the processor or the version changes."""
 
 _EAGER_KERNELS = {
     "rms_norm": 4,
@@ -35,9 +31,7 @@ _EAGER_KERNELS = {
     "huber_loss": 3,
     "smooth_l1_loss": 2,
 }
-"""Passes over memory of composites that ATen itself runs as several kernels (ATen's composite
-implementations).
-"""
+"""Passes over memory of composites that ATen itself runs as several kernels (ATen's composite implementations)."""
 
 
 @dataclass(frozen=True, slots=True)

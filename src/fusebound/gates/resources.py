@@ -23,9 +23,8 @@ MAX_OUTPUTS = 16
 """Streams that one loop writes: first-level caches have 8 to 16 ways, more streams evict one another's lines."""
 
 MAX_EVALUATIONS = 2000
-"""Primitive evaluations of one kernel body: code beyond this leaves the instruction cache and compiles for
-seconds.
-"""
+"""Primitive evaluations of one kernel body: code beyond this leaves the instruction cache and
+compiles for seconds."""
 
 BASE_REGISTERS = 16
 """Registers of a GPU thread for addresses, masks and loop counters."""

@@ -15,9 +15,7 @@ from fusebound.ir.graph import Graph, UserOp, refs
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """User operator `a` feeds `b` with `value`, or both read it (`sibling`); `bytes` is the size of the
-    value.
-    """
+    """User operator `a` feeds `b` with `value`, or both read it (`sibling`); `bytes` is the size of the value."""
 
     a: str
     b: str
@@ -76,9 +74,7 @@ def raw_edges(g: Graph, r: Roles) -> Iterator[Edge]:
 
 
 def sibling_edges(g: Graph, r: Roles) -> Iterator[Edge]:
-    """Neighbouring fusable readers of one value, in graph order: two by two, so that many readers stay
-    linear.
-    """
+    """Neighbouring fusable readers of one value, in graph order: two by two, so that many readers stay linear."""
     readers: dict[str, list[str]] = {}
     for n in g.nodes:
         if not r.fusable(n.user):

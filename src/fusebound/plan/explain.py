@@ -66,9 +66,7 @@ class Why:
 
 
 def can_fuse(g: Graph, a: str, b: str, facts: Facts) -> Why:
-    """Judge two user operators of a graph alone, with the views between them. Raises UsageError for unknown
-    names.
-    """
+    """Judge two user operators of a graph alone, with the views between them. Raises UsageError for unknown names."""
     first, second = _pair(g, a, b)
     return _judged(g, facts, first, second, _nodes(g, first), _nodes(g, second), {}, None)
 

@@ -126,9 +126,7 @@ class Plan:
 
     @staticmethod
     def load(path: str | Path, graph: Graph | None = None) -> Plan:
-        """Read a plan; raises FormatError for a missing or damaged file, or a plan of a graph other than
-        `graph`.
-        """
+        """Read a plan; raises FormatError for a missing or damaged file, or a plan of a graph other than `graph`."""
         from fusebound.plan.record import read_plan
 
         return read_plan(Path(path), graph)
