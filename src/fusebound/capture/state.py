@@ -63,7 +63,13 @@ class Watch:
         self._codes: list[types.CodeType] = []
         self._seen: set[int] = set()
         self._copied = 0
+        self.optimizer = False
         self._visit("self" if isinstance(fn, torch.nn.Module) else "the function", fn, _DEPTH)
+
+    @property
+    def steps(self) -> bool:
+        """Whether the code that was seen may step an optimizer: a change of all its tensors, best never begun."""
+        return self.optimizer and any("step" in code.co_names for code in self._codes)
 
     def changes(self) -> list[Change]:
         """What differs from the picture: tensors first."""
@@ -121,6 +127,9 @@ class Watch:
             case _ if hasattr(x, "func") and hasattr(x, "keywords"):  # functools.partial
                 self._visit(name, x.func, depth)
                 self._visit(name, (x.args, x.keywords), depth)
+            case torch.optim.Optimizer():
+                self.optimizer = True
+                self._attributes(name, x, _DEPTH)  # its parameters are that deep
             case _ if _is_plain_object(x):
                 self._attributes(name, x, depth - 1)
             case _:

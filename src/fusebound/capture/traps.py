@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import linecache
+import random
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -81,7 +83,13 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
     Side effects are undone and raised as CaptureError; other errors get the user's line.
     """
     watch = Watch(fn)
+    if watch.steps or isinstance(getattr(fn, "__self__", None), torch.optim.Optimizer):
+        raise CaptureError(
+            "the function steps an optimizer, whose parameters and state are no arguments",
+            hint="write the step as a function of its tensors, or run it eagerly", code="E201",
+        )  # fmt: skip
     random_state = torch.get_rng_state()
+    drawn = _Drawn()
     seen: list[Change] = []
     try:
         with no_backward(), _probed(fn, module, seen):
@@ -98,9 +106,37 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
         lost = watch.undo()
         if found:
             raise effect(found[0], lost)
+        if drawn.moved():
+            raise CaptureError(
+                "the function draws random numbers of Python or numpy: a graph would repeat the first ones",
+                hint="draw with torch, pass the numbers in, or run it eagerly", code="E202",
+            )  # fmt: skip
     finally:
+        drawn.undo()
         if not torch.equal(random_state, torch.get_rng_state()):
             torch.set_rng_state(random_state)
+
+
+class _Drawn:
+    """The random generators of Python and numpy before tracing, which would bake in what they yield."""
+
+    def __init__(self) -> None:
+        self._python = random.getstate()
+        self._numpy = np.random.get_state(legacy=False)
+
+    def moved(self) -> bool:
+        return random.getstate() != self._python or _position(np.random.get_state(legacy=False)) != _position(
+            self._numpy
+        )
+
+    def undo(self) -> None:
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+
+
+def _position(state: Any) -> tuple[bytes, int]:
+    """Where numpy's global generator stands."""
+    return state["state"]["key"].tobytes(), state["state"]["pos"]
 
 
 @contextlib.contextmanager

@@ -146,7 +146,11 @@ class _Walk:
         """Flags, children and hooks of all submodules in bulk; parameters by kind; attributes that `forward` names."""
         parts = list(module.modules())
         self._bulk(lambda: [m.training for m in parts])
-        self._bulk(lambda: [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in parts])
+        hooks = [table for m in parts for table in (m._forward_hooks, m._forward_pre_hooks)]
+        self._bulk(lambda: [hook for table in hooks for hook in table.values()])
+        for table in hooks:
+            for hook in table.values():
+                self.reach(hook, depth - 1, frozenset())
         children = [m._modules for m in parts]
         self._bulk(lambda: [c for table in children for c in table.values()])
         for t in (*module.parameters(), *module.buffers()):
@@ -232,14 +236,27 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 @functools.lru_cache(maxsize=4096)
 def _reachable(cls: type, names: frozenset[str]) -> frozenset[str]:
-    """`names`, and those that the methods of a class mention that are called by them, directly or not."""
+    """`names`, and those that the methods of a class mention that are called by them, directly or not.
+
+    Methods that others hide count too: `super()` may call them.
+    """
     found = set(names)
     waiting = list(names)
     while waiting:
-        f = getattr(cls, waiting.pop(), None)
-        f = f.fget if isinstance(f, property) else getattr(f, "__func__", f)
-        if isinstance(f, types.FunctionType) and not _is_library(f.__module__ or ""):
-            fresh = _mentioned(f.__code__) - found
-            found |= fresh
-            waiting.extend(fresh)
+        name = waiting.pop()
+        for base in filter(_is_followed, cls.__mro__):
+            f = vars(base).get(name)
+            f = f.fget if isinstance(f, property) else getattr(f, "__func__", f)
+            if isinstance(f, types.FunctionType):
+                fresh = _mentioned(f.__code__) - found
+                found |= fresh
+                waiting.extend(fresh)
     return frozenset(found)
+
+
+def _is_followed(cls: type) -> bool:
+    """Whether the methods of a class are looked into: the user's own, and those of the framework's modules, which
+    read attributes such as `eps`."""
+    if cls is torch.nn.Module:
+        return False
+    return issubclass(cls, torch.nn.Module) or not _is_library(cls.__module__)

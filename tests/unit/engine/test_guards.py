@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -352,3 +354,65 @@ def test_strict_raises_where_eager_would_run() -> None:
     f = fused(rows, strict=True)
     with pytest.raises(FallbackError, match="gradients"):
         f(torch.randn(33, requires_grad=True))
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LayerNorm, type("Own", (torch.nn.LayerNorm,), {})])
+def test_attributes_of_the_frameworks_modules_are_read_at_every_call(layer: Any) -> None:
+    m = torch.nn.Sequential(layer(33), torch.nn.LeakyReLU(), torch.nn.Softmax(-1))
+    f = fused(m)
+    x = torch.randn(9, 33)
+    with torch.no_grad():
+        same(f(x), m(x))
+        for at, name, value in ((0, "eps", 1.0), (1, "negative_slope", 0.9), (2, "dim", 0)):
+            setattr(m[at], name, value)
+            same(f(x), m(x))
+
+
+def test_what_hooks_reach_is_read_at_every_call() -> None:
+    m = torch.nn.Sequential(torch.nn.ReLU())
+    k = [3.0]
+    f = fused(m)
+    x = torch.randn(9, 33)
+    first = m[0].register_forward_hook(lambda _m, _i, out: out * k[0] + 1)
+    same(f(x), m(x))
+    k[0] = 5.0
+    same(f(x), m(x))
+    first.remove()
+    m[0].register_forward_hook(lambda _m, _i, out: out * 7 + 1)
+    same(f(x), m(x))
+
+
+@pytest.mark.filterwarnings("ignore::fusebound.engine.compile.EagerNotice")
+@pytest.mark.parametrize("draw", [random.random, np.random.rand])
+def test_random_numbers_of_python_are_drawn_at_every_call(draw: Callable[[], float]) -> None:
+    def g(x: torch.Tensor) -> torch.Tensor:
+        return x * draw() + 1
+
+    f = fused(g)
+    x = torch.ones(33)
+    found = []
+    for h in (f, g):
+        random.seed(1)
+        np.random.seed(1)
+        found.append([h(x) for _ in range(3)])
+    for a, b in zip(*found, strict=True):
+        same(a, b)
+
+
+@pytest.mark.filterwarnings("ignore::fusebound.engine.compile.EagerNotice")
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_the_state_of_an_optimizer_survives_tracing(kind: Any) -> None:
+    parameters = [torch.nn.Parameter(torch.randn(7, 5)) for _ in range(2)]
+    parameters[1].data.copy_(parameters[0].data)
+    mine, theirs = (
+        kind([p], lr=0.1, **({"momentum": 0.9} if kind is torch.optim.SGD else {})) for p in parameters
+    )
+    f = fused(lambda: mine.step())
+    for i in range(4):
+        parameters[0].grad = torch.randn(7, 5)
+        parameters[1].grad = parameters[0].grad.clone()
+        if i == 2:
+            mine.param_groups[0]["lr"] = theirs.param_groups[0]["lr"] = 0.5
+        f()
+        theirs.step()
+        torch.testing.assert_close(*parameters)
