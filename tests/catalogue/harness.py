@@ -1,7 +1,7 @@
 """Two routes to a fused result, both compared with eager: everything in one kernel, and `engine.compile`.
 
-The rule is DESIGN §4.2, against the fp64 oracle; types, shapes, strides, NaN and infinities, and what happens to
-the inputs have to be eager's.
+The rule is that of docs/gates.md (Precision), against the fp64 oracle; types, shapes, strides, NaN and infinities, and
+what happens to the inputs have to be eager's.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def compare(captured: Captured, args: Sequence[Any], got: Outcome) -> None:
 
 
 def no_worse(mine: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> None:
-    """Assert DESIGN §4.2 on one tensor: integers as eager's (or the oracle's), floats within the bounds."""
+    """Assert the rule on one tensor: integers as eager's (or the oracle's), floats within the bounds."""
     if not eager.is_floating_point():
         wrong = (mine != eager) & (mine != exact)
         assert not wrong.any(), f"{int(wrong.sum())} of {wrong.numel()} differ, first at {_first(wrong)}"

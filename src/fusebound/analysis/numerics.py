@@ -15,7 +15,7 @@ HALF = frozenset(("float16", "bfloat16"))
 
 RMS_SLACK, RMS_ULP = 1.25, 2.0
 MAX_SLACK, MAX_ULP = 2.0, 4.0
-"""DESIGN §4.2: what "no worse than eager" means."""
+"""What "no worse than eager" means (docs/gates.md, Precision)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ErrorFacts:
 
     @property
     def no_worse(self) -> bool:
-        """Whether the fused error is within DESIGN §4.2's formula."""
+        """Whether the fused error is within the bounds above eager's."""
         return self.fused_rms <= self.rms_limit and self.fused_max <= self.max_limit
 
 

@@ -16,7 +16,7 @@ from fusebound.ir.ops import OPS, spec_of
 from fusebound.target.target import Target
 
 FRESH_BYTES = 8 << 20
-"""Outputs from this size up are fresh memory on every eager call (FIELD: 2.8× slower at 8 MB, 9–17× from 16 MB)."""
+"""Outputs from this size up are fresh memory on every eager call (measured: 2.8× slower at 8 MB, 9–17× from 16 MB)."""
 
 GPU_BLOCK_POINTS = 1024
 """Points of one GPU block: 256 threads of 4 elements."""

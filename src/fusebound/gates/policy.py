@@ -1,4 +1,4 @@
-"""What each policy allows (DESIGN §4, from tight to loose), as a verdict of its own."""
+"""What each policy allows (from tight to loose), as a verdict of its own."""
 
 from __future__ import annotations
 

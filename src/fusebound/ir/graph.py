@@ -111,7 +111,7 @@ class UserOp:
 
     `name` is unique in the graph (`softmax`, `add_2`); `scope` is the module path (`layers.0.mlp`);
     `target` is the functional framework operator (`aten.softmax.int`), `written` the one in the user's
-    program where it differs (`aten.mul_.Tensor`). `kind` is the class of DESIGN §3 for the whole operator;
+    program where it differs (`aten.mul_.Tensor`). `kind` is the class (docs/ir.md) of the whole operator;
     `why` says why it is a boundary when it is opaque (a code such as F601).
     """
 

@@ -32,7 +32,7 @@ def verify(
     seed: int = 0,
     budget_s: float = 20.0,
 ) -> VerifyResult:
-    """Compare `exe` with eager (`captured.fn` unless given) and the oracle; DESIGN §4.2 has the rule.
+    """Compare `exe` with eager (`captured.fn` unless given) and the oracle, by the rule of `tolerance`.
 
     The sets of values: the arguments as given, values like them with parameters, buffers and integers drawn
     anew, and with `special` a large mean, a wide range, tiny values, NaN/Inf/zeros/subnormals and rows of

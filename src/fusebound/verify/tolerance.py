@@ -1,4 +1,4 @@
-"""When a fused result is no worse than eager's: the rule of DESIGN §4.2, per output.
+"""When a fused result is no worse than eager's: the rule of docs/gates.md (Precision), per output.
 
     rms(fused − fp64) ≤ max(1.25 · rms(eager − fp64), 2 ULP at the output's rms)
     max|fused − fp64| ≤ max(2 · max|eager − fp64|, 4 ULP of that element)

@@ -1,4 +1,4 @@
-"""The rule of DESIGN §4.2 on made-up errors, and ULPs."""
+"""The rule of docs/gates.md on made-up errors, and ULPs."""
 
 from __future__ import annotations
 
