@@ -54,6 +54,8 @@ def _figures(policy: str, plan: Plan) -> dict[str, object]:
 
 
 def _show(console: Console, plans: dict[str, Plan], target: Target) -> None:
+    from rich.padding import Padding
+
     from fusebound.report import units
     from fusebound.report.layout import plain_table
     from fusebound.textbook.table import HEADER, rows
@@ -64,7 +66,7 @@ def _show(console: Console, plans: dict[str, Plan], target: Target) -> None:
     console.print(table)
     for row in rows():
         if row.note:
-            console.print(f"\n {row.note}")
+            console.print(Padding(row.note, (1, 1, 0, 1)))
     console.print("\n The same graph, 8192 x 2048 float32, under four policies:\n")
     traffic = plain_table(
         ("policy", "left"),
