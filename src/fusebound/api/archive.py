@@ -58,7 +58,7 @@ def _refuse_code(path: Path) -> None:
                     raise UsageError(
                         f"the archive holds {why}", where=f"{path}: {short}", hint=_TRUST, code=REFUSED
                     )
-    except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError, EOFError) as error:
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, RecursionError, EOFError) as error:
         raise FormatError(f"the archive is damaged: {error}", where=str(path)) from None
 
 

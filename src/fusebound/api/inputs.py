@@ -29,10 +29,17 @@ def from_shapes(shapes: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[Any, 
             code="E105",
         )
     kinds = dtypes * len(shapes) if len(dtypes) == 1 else dtypes or ("float32",) * len(shapes)
-    return tuple(
-        random_tensor(_shape(s), _dtype(d), seed=SEED + i)
-        for i, (s, d) in enumerate(zip(shapes, kinds, strict=True))
-    )
+    return tuple(_made(s, d, SEED + i) for i, (s, d) in enumerate(zip(shapes, kinds, strict=True)))
+
+
+def _made(shape: str, dtype: str, seed: int) -> torch.Tensor:
+    sizes, kind = _shape(shape), _dtype(dtype)
+    try:
+        return random_tensor(sizes, kind, seed=seed)
+    except (RuntimeError, TypeError, ValueError) as error:  # too large to count, or for the memory
+        raise UsageError(
+            f"there is no memory for the shape `{shape}`", where="--shape", code="E105"
+        ) from error
 
 
 def _shape(text: str) -> tuple[int, ...]:

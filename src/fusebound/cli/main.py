@@ -12,7 +12,7 @@ import click
 
 import fusebound
 from fusebound.cli import diagnostic
-from fusebound.errors import FuseboundError
+from fusebound.errors import FuseboundError, UsageError
 
 COMMANDS: dict[str, str] = {
     "run": "Capture, plan, build, verify and measure MODEL; print the table (the main job).",
@@ -85,6 +85,13 @@ def invoke(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return 0
+    except OSError as error:
+        what = error.strerror or str(error)
+        diagnostic.show(UsageError(what, where=str(error.filename or "")), debug=debug)
+        return 2
+    except SystemExit as error:
+        diagnostic.show(UsageError(f"the user's code ends the process: {error!r}", code="E104"), debug=debug)
+        return 2
     except Exception as error:
         diagnostic.internal(error, debug=debug)
         return 2

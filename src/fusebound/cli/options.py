@@ -55,6 +55,15 @@ OUTPUT: tuple[Decorator, ...] = (
     ),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )
+
+
+def _number(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """A range lets NaN pass: no comparison with it is true."""
+    if value is not None and value != value:
+        raise click.BadParameter("nan is not a bound")
+    return value
+
+
 MODEL: tuple[Decorator, ...] = (
     click.option(
         "--shape",
@@ -87,7 +96,9 @@ PLAN: tuple[Decorator, ...] = (
     click.option(
         "--hardware", default="host", metavar="NAME", help="`host` or a table: `fusebound hardware list`."
     ),
-    click.option("--tau", type=click.FloatRange(0), metavar="T", help="Bound on |fused - eager|."),
+    click.option(
+        "--tau", type=click.FloatRange(0), callback=_number, metavar="T", help="Bound on |fused - eager|."
+    ),
     click.option(
         "--expected-calls",
         type=click.IntRange(1),

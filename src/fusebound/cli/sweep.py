@@ -67,7 +67,10 @@ def _family(spec: str, options: Options) -> tuple[Callable[[int], Model], int]:
 
 def _parse(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        sizes = tuple(int(part) for part in text.split(","))
+        if min(sizes) < 0:
+            raise ValueError(text)
+        return sizes
     except ValueError:
         raise click.BadParameter(
             f"sizes are numbers separated by commas, not `{text}`", param_hint="--sizes"

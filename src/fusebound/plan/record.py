@@ -74,7 +74,7 @@ def read_plan(path: Path, graph: Graph | None) -> Plan:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
         raise FormatError(f"cannot read the plan: {e.strerror}", where=str(path)) from e
-    except (json.JSONDecodeError, UnicodeDecodeError) as e:
+    except (ValueError, RecursionError) as e:
         raise FormatError(f"not JSON: {e}", where=str(path)) from e
     if not isinstance(data, dict):
         raise FormatError("not a plan: the file holds no JSON object", where=str(path))

@@ -84,5 +84,5 @@ def loads(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FormatError("there is no such file", where=str(path), code="E102") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"the file is not JSON: {error}", where=str(path)) from None

@@ -205,3 +205,36 @@ def test_every_error_code_in_the_source_has_a_page() -> None:
     source = Path(__file__).parents[3] / "src"
     used = {c for p in source.rglob("*.py") for c in re.findall(r'"(E\d{3})"', p.read_text(encoding="utf-8"))}
     assert used - set(pages()) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--save", "/nonexistent/plan.json"), "E100"),
+        (("--shape", "99999999999999999999"), "E105"),
+        (("--shape", "1000000000000000"), "E105"),
+        (("--shape", "4", "--tau", "nan"), "E100"),
+    ],
+)
+def test_values_that_no_machine_can_take(
+    arguments: tuple[str, ...], code: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = () if "--shape" in arguments else ("--shape", "4")
+    assert invoke(["plan", f"{model}:f", *shape, *arguments]) == 2
+    assert f"error[{code}]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["9" * 10_000, "[" * 200_000])
+def test_json_that_python_cannot_hold(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    for command in (["plan", str(path)], ["diff", str(path), str(path)]):
+        assert invoke(command) == 2
+        assert "error[E110]" in capsys.readouterr().err
+
+
+def test_code_that_ends_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ends.py"
+    path.write_text("import sys\nsys.exit(0)\n")
+    assert invoke(["plan", f"{path}:f"]) == 2
+    assert "error[E104]" in capsys.readouterr().err

@@ -20,7 +20,7 @@ def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) 
     shape = kept if keep else tuple(n for i, n in enumerate(x.shape) if i not in dims)
     w = c.reshape(c.wide(x), x.shape or (1,))
     centred, mean, _ = moments(c, w, dims if x.rank else (0,))
-    count = prod(x.shape[d] for d in dims)
+    count = prod(x.shape[d] for d in dims) if x.rank else 1
     squares = c.reduce("sum", centred * centred, dims if x.rank else (0,), keep=True)
     var = squares / max(float(count - correction), 0.0)
     out = c("sqrt", var) if root else var
