@@ -131,6 +131,15 @@ class CompiledFunction:
         """Why the latest call ran eagerly; empty where it did not."""
         return self._latest.reason if self._latest else ""
 
+    def __repr__(self) -> str:
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        if self._latest is None:
+            return f"<fusebound {name}: not called yet>"
+        exe = self._latest.executable
+        return (
+            f"<fusebound {name}: {f'{len(exe.kernels)} kernels' if exe else f'eager, {self._latest.reason}'}>"
+        )
+
     def _eager_reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         if self._disabled:
             return "FB_DISABLE is set"

@@ -81,6 +81,10 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.state in ("pass", "conditional")
 
+    def __str__(self) -> str:
+        code = "" if self.code == "F000" else f" {self.code}"
+        return f"{self.gate}: {self.state}{code}, {self.message}"
+
 
 @dataclass(frozen=True)
 class Candidate:

@@ -58,6 +58,10 @@ class Why:
     def __bool__(self) -> bool:
         return bool(self.judgement)
 
+    def __str__(self) -> str:
+        gates = (self.dependence, self.precision, self.resources, self.gain)
+        return "\n".join([f"{self.a.label} + {self.b.label}", *(f"  {verdict}" for verdict in gates)])
+
     @property
     def counterfactual(self) -> str:
         """The smallest change that flips the first refusal; "" where there is none."""
