@@ -64,6 +64,7 @@ class Watch:
         self._seen: set[int] = set()
         self._copied = 0
         self.optimizer = False
+        self.iterator = ""
         self._visit("self" if isinstance(fn, torch.nn.Module) else "the function", fn, _DEPTH)
 
     @property
@@ -127,6 +128,8 @@ class Watch:
             case _ if hasattr(x, "func") and hasattr(x, "keywords"):  # functools.partial
                 self._visit(name, x.func, depth)
                 self._visit(name, (x.args, x.keywords), depth)
+            case Iterator():
+                self.iterator = name
             case torch.optim.Optimizer():
                 self.optimizer = True
                 self._attributes(name, x, _DEPTH)  # its parameters are that deep

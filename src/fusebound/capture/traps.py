@@ -88,6 +88,11 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
             "the function steps an optimizer, whose parameters and state are no arguments",
             hint="write the step as a function of its tensors, or run it eagerly", code="E201",
         )  # fmt: skip
+    if watch.iterator:
+        raise CaptureError(
+            f"the function reads the iterator {watch.iterator}, which tracing would move",
+            hint="pass its items in, or run it eagerly", code="E202",
+        )  # fmt: skip
     random_state = torch.get_rng_state()
     drawn = _Drawn()
     seen: list[Change] = []

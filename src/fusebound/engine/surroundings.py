@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from fusebound.engine.keys import Key, constant_key, tensor_key
@@ -18,6 +19,8 @@ DEPTH = 4
 MANY = 4096
 """Places that are watched at most: a function that reaches more has its first ones watched."""
 _SMALL = 64
+_BYTES = 1 << 16
+"""Arrays of numpy up to this size are watched by contents: numbers that are read from them become constants."""
 _LIBRARY = ("torch", "builtins", "math", "numpy", "functools", "operator", "typing", "itertools", "fusebound")
 
 _FORWARD = frozenset(("forward",))
@@ -126,6 +129,8 @@ class _Walk:
                     self._attributes(x, depth, names)
             case type():
                 self._class(x, depth, names)
+            case np.ndarray() if x.nbytes <= _BYTES and not x.dtype.hasobject:
+                self._array(x)
             case _ if not _is_library(type(x).__module__):
                 self._attributes(x, depth, names | _CALL)
             case _:
@@ -183,6 +188,11 @@ class _Walk:
         n = len(x)
         self.found.parts.append(n)
         self.found.checks.append(lambda: len(x) == n)
+
+    def _array(self, x: np.ndarray[Any, Any]) -> None:
+        held = x.tobytes()
+        self.found.parts.append(held)
+        self.found.checks.append(lambda: x.tobytes() == held)
 
     def _attributes(self, x: Any, depth: int, names: frozenset[str]) -> None:
         """Attributes that code mentions; one of the class may be hidden by one of the object later."""

@@ -426,3 +426,20 @@ def test_the_variance_of_one_number(fn: Any) -> None:
     f = fused(g)
     same(f(torch.tensor(2.0)), torch.tensor(1.0))
     assert not f.reason.startswith("E2")
+
+
+@pytest.mark.filterwarnings("ignore::fusebound.engine.compile.EagerNotice")
+def test_an_iterator_is_read_at_every_call() -> None:
+    numbers = iter(range(100))
+    f = fused(lambda x: x * next(numbers) + 1)
+    for i in range(3):
+        same(f(torch.ones(33)), torch.full((33,), i + 1.0))
+
+
+def test_numbers_from_an_array_are_read_at_every_call() -> None:
+    a = np.array([1.0, 2.0])
+    f = fused(lambda x: x * float(a[1]) + 1)
+    for k in (2.0, 5.0):
+        a[1] = k
+        same(f(torch.ones(33)), torch.full((33,), k + 1))
+        assert f.executable is not None
