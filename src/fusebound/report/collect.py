@@ -138,6 +138,8 @@ def _remainders(plan: Plan, target: Target) -> tuple[Remainder, ...]:
     found: list[Remainder] = []
     for u in alone:
         code, message = _reason(plan, u)
+        if plan.group_of[u.name].is_kernel:
+            message = f"a kernel by itself: {message}"
         moved = user_traffic(graph, u).total
         found.append(Remainder(u.label, moved, user_op_us(graph, u, target), code, message))
     return tuple(sorted(found, key=lambda r: -r.predicted_us))
