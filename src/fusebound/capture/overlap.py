@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 import torch.fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -13,6 +14,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from fusebound.capture.source import shown, source_of
 from fusebound.errors import CaptureError
 from fusebound.ir.graph import Source
+
+_MANY = 1 << 22
+"""Elements up to which it is looked up whether two tensors meet."""
 
 
 def extent(t: torch.Tensor) -> tuple[int, int]:
@@ -69,7 +73,8 @@ def overlapping_mutation(name: str, source: Source) -> CaptureError:
 def check_in_place(graph: torch.fx.Graph) -> None:
     """Raise E206 where eager raises: an in-place operator reads memory that partly overlaps its target.
 
-    Only dense operands are judged, as eager does (`at::get_overlap_status`); for others it does not look.
+    Eager judges dense operands only (`at::get_overlap_status`). For others it does not look, and elements that it
+    has written already are read again: no graph says that either.
     """
     root: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in graph.nodes:
@@ -95,8 +100,30 @@ def _check_pair(node: torch.fx.Node, target: torch.fx.Node, other: torch.fx.Node
         return
     (a0, a1), (b0, b1) = extent(a), extent(b)
     same = a0 == b0 and a.stride() == b.stride() and a.shape == b.shape
-    if not same and max(a0, b0) < min(a1, b1) and _dense(a) and _dense(b):
+    if same or max(a0, b0) >= min(a1, b1):
+        return
+    if _dense(a) and _dense(b):
         raise _in_place(node, "reads memory that it partly overwrites")
+    if _meet(a, b):
+        raise CaptureError(
+            f"{node.target} reads memory that it partly overwrites: what it gives depends on the order of its loop",
+            where=shown(source_of(node)), hint="clone the operand first", code="E206",
+        )  # fmt: skip
+
+
+def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors share an element; large ones are taken to."""
+    if a.numel() + b.numel() > _MANY or a.element_size() != b.element_size():
+        return True
+    return bool(np.isin(_places(a), _places(b)).any())
+
+
+def _places(t: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Where the elements of a tensor are in its storage."""
+    found = np.array(t.storage_offset())
+    for n, s in zip(t.shape, t.stride(), strict=True):
+        found = found[..., None] + np.arange(n) * s
+    return found
 
 
 def _is_static(t: Any) -> TypeGuard[torch.Tensor]:

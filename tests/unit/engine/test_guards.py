@@ -443,3 +443,38 @@ def test_numbers_from_an_array_are_read_at_every_call() -> None:
         a[1] = k
         same(f(torch.ones(33)), torch.full((33,), k + 1))
         assert f.executable is not None
+
+
+def _turned(x: torch.Tensor) -> torch.Tensor:
+    return x.add_(x.t()) * 2
+
+
+def _moved(x: torch.Tensor) -> torch.Tensor:
+    x[:, 1:].mul_(x[:, :-1])
+    return x * 2
+
+
+@pytest.mark.filterwarnings("ignore::fusebound.engine.compile.EagerNotice")
+@pytest.mark.parametrize("g", [_turned, _moved])
+def test_in_place_over_memory_that_is_read_is_left_to_eager(
+    g: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    f = fused(g)
+    a = torch.randn(17, 17)
+    b = a.clone()
+    same(f(a[1:, 1:]), g(b[1:, 1:]))
+    same(a, b)
+    assert f.executable is None
+
+
+def test_in_place_between_interleaved_views_is_fused() -> None:
+    def g(x: torch.Tensor) -> torch.Tensor:
+        x[:, ::2].add_(x[:, 1::2]).mul_(2)
+        return x * 2 + 1
+
+    f = fused(g)
+    a = torch.randn(16, 16)
+    b = a.clone()
+    same(f(a), g(b))
+    same(a, b)
+    assert f.executable is not None
