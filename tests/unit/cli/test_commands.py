@@ -127,9 +127,7 @@ def test_kernel_shows_the_users_operators(run: Run, model: str, what: str) -> No
 
 def test_run_reports_everything(run: Run, model: str, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    code, out, err = run(
-        "run", f"{model}:Block", "--expected-calls", "100000000", "--rounds", "3", "--output", str(path)
-    )
+    code, out, err = run("run", f"{model}:Block", *PLANNED, "--rounds", "3", "--output", str(path))
     assert code == 0
     for part in ("launches", "error against fp64", "over eager", "time spent", "of operators", "on chip"):
         assert part in out
