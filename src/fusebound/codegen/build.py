@@ -45,6 +45,11 @@ class Kernel:
         return self.compiled.address(self.name)
 
     @property
+    def fresh_address(self) -> int:
+        """Entry point for outputs in memory that was never touched; the same where stores are ordinary."""
+        return self.compiled.address(self.name + llvm.FRESH) if self.program.streams else self.address
+
+    @property
     def tiles(self) -> int:
         return self.program.tiles
 
@@ -61,8 +66,8 @@ class Kernel:
     @cached_property
     def asm(self) -> str:
         """The assembly, with the user's operators as comments (generated on demand)."""
-        fence = "sfence" in self.llvm
-        annotated = llvm.emit(self.program, fence=fence, isa=self.compiled.machine.isa, annotate=True)
+        large = "@llvm.prefetch" in self.llvm
+        annotated = llvm.emit(self.program, large=large, isa=self.compiled.machine.isa, annotate=True)
         return annotations.restore(jit.assembly(annotated, self.compiled.machine), self.program)
 
     @cached_property
@@ -93,10 +98,7 @@ def compile_group(
     program = lower.lower(g, nodes, space, name=name, lanes=lanes, numerics=numerics, stream=stream)
     if wrong := spec.faults(g, program):
         raise BuildError(f"the tile program of {name} is unsound: {wrong[0]}")
-    streams = any(
-        isinstance(s, tile.Store) and s.streaming for n in program.nests for s in tile.statements(n.body)
-    )
-    text = llvm.emit(program, fence=streams, isa=jit.host().isa)
+    text = llvm.emit(program, large=traffic > target.l3_bytes, isa=jit.host().isa)
     lowered = time.perf_counter()
     compiled, cached = cache.compile_cached(text, cache_dir)
     return Kernel(

@@ -221,6 +221,11 @@ class Fn:
             return
         self.call(f"llvm.masked.store.{mangle(value.type)}.p0", "void", value, pointer, _i32(align), mask)
 
+    def prefetch(self, pointer: Reg) -> None:
+        """Ask for the cache line at `pointer`, which need not be valid memory."""
+        hints = (Reg("0", "i32"), Reg("3", "i32"), Reg("1", "i32"))
+        self.call("llvm.prefetch.p0", "void", pointer, *hints)
+
     def gather(self, element: str, base: Reg, index: Reg, *, align: int, mask: Reg | None = None) -> Reg:
         """The elements `base[index]` for a vector of i64 indices; lanes outside `mask` are zero."""
         n = lanes(index.type)

@@ -32,44 +32,57 @@ from fusebound.ir.maps import Affine
 
 FLAG_INDEX = 1
 """The flag word's code for an index out of range."""
+FRESH = ".fresh"
+"""Suffix of the form for outputs in untouched memory: its zeroed pages lie in cache, where ordinary stores hit."""
+PAGE = 4096
+"""Bytes ahead that large kernels prefetch: a page fault of the output stops the hardware's own prefetching."""
 HEAVY = 16
 """Statements above which a loop body is not unrolled: registers would run out."""
 
 
-def emit(k: Kernel, *, fence: bool, isa: frozenset[str] = frozenset(), annotate: bool = False) -> str:
+def emit(k: Kernel, *, large: bool, isa: frozenset[str] = frozenset(), annotate: bool = False) -> str:
     """LLVM assembly with `void @NAME(ptr args, i32 threads)` and `void @NAME.tiles(ptr args, i64 lo, i64 hi)`.
 
-    `args` is an array of the parameters' addresses followed by the address of an i32 flag word. `fence` ends each
-    thread's work with a store fence (needed after non-temporal stores). `isa` names the CPU features that the
-    vector mathematics may use beyond plain LLVM. `annotate` adds line information that `annotations.restore` turns
-    into comments of the assembly.
+    `args` is an array of the parameters' addresses followed by the address of an i32 flag word. A program with
+    non-temporal stores has a second form `NAME.fresh` with ordinary ones. `large` says that the data exceed the
+    caches: loads are then prefetched. `isa` names the CPU features that the vector mathematics may use beyond plain
+    LLVM. `annotate` adds line information that `annotations.restore` turns into comments of the assembly.
     """
     m = Module(isa)
-    _Tiles(m, k, fence, Annotations(k) if annotate else None).run()
-    _entry(m, k)
+    forms = [(k.name, k.streams)] + [(k.name + FRESH, False)] * k.streams
+    for name, streams in forms:
+        notes = Annotations(k) if annotate and name == k.name else None
+        _Tiles(m, k, name, notes, streams=streams, ahead=_ahead(k) if large else 0).run()
+        _entry(m, k, name)
     return m.render()
 
 
-def _entry(m: Module, k: Kernel) -> None:
+def _ahead(k: Kernel) -> int:
+    """How many bytes ahead to prefetch: a page, or two where a row is swept several times."""
+    swept = any(isinstance(s, Pass) for n in k.nests for s in statements(n.body))
+    return 2 * PAGE if swept else PAGE
+
+
+def _entry(m: Module, k: Kernel, name: str) -> None:
     """The parallel region: tiles split evenly over the threads of torch's OpenMP pool."""
-    body = m.function(f"{k.name}.part", [("args", "ptr")])
+    body = m.function(f"{name}.part", [("args", "ptr")])
     thread = body.cast("sext", body.value_of("omp_get_thread_num", "i32"), "i64")
     threads = body.cast("sext", body.value_of("omp_get_num_threads", "i32"), "i64")
     total = body.const(k.tiles, "i64")
     lo = body.op("udiv", body.op("mul", total, thread), threads)
     after = body.op("add", thread, body.const(1, "i64"))
     hi = body.op("udiv", body.op("mul", total, after), threads)
-    body.call(f"{k.name}.tiles", "void", body.parameters[0], lo, hi)
+    body.call(f"{name}.tiles", "void", body.parameters[0], lo, hi)
     body.ret()
-    entry = m.function(k.name, [("args", "ptr"), ("threads", "i32")])
+    entry = m.function(name, [("args", "ptr"), ("threads", "i32")])
     args, count = entry.parameters
     serial, parallel = entry.label("serial"), entry.label("parallel")
     entry.branch_if(entry.icmp("sle", count, entry.const(1, "i32")), serial, parallel)
     entry.place(serial)
-    entry.call(f"{k.name}.tiles", "void", args, entry.const(0, "i64"), entry.const(k.tiles, "i64"))
+    entry.call(f"{name}.tiles", "void", args, entry.const(0, "i64"), entry.const(k.tiles, "i64"))
     entry.ret()
     entry.place(parallel)
-    entry.call("GOMP_parallel", "void", Reg(f"@{k.name}.part", "ptr"), args, count, entry.const(0, "i32"))
+    entry.call("GOMP_parallel", "void", Reg(f"@{name}.part", "ptr"), args, count, entry.const(0, "i32"))
     entry.ret()
 
 
@@ -85,9 +98,12 @@ class _Env:
 class _Tiles:
     """Emits the function that runs a range of tiles."""
 
-    def __init__(self, m: Module, k: Kernel, fence: bool, annotations: Annotations | None) -> None:
-        self.m, self.k, self.fence, self.annotations = m, k, fence, annotations
-        self.fn = m.function(f"{k.name}.tiles", [("args", "ptr"), ("lo", "i64"), ("hi", "i64")])
+    def __init__(
+        self, m: Module, k: Kernel, name: str, annotations: Annotations | None, *, streams: bool, ahead: int
+    ) -> None:
+        self.m, self.k, self.annotations = m, k, annotations
+        self.streams, self.ahead = streams, ahead
+        self.fn = m.function(f"{name}.tiles", [("args", "ptr"), ("lo", "i64"), ("hi", "i64")])
         self.blocks: dict[int, tuple[Reg, Reg]] = {}
         self.accs: dict[int, tuple[Accumulator, list[tuple[Reg, ...]]]] = {}
         vectorized = any(isinstance(s, Loop) and s.vector for n in k.nests for s in statements(n.body))
@@ -111,7 +127,7 @@ class _Tiles:
             with fn.loop(first, last) as tiles:
                 self._nest(nest, fn.op("sub", tiles.index, fn.const(start, "i64")))
             start += nest.tiles
-        if self.fence:
+        if self.streams:
             fn.call("llvm.x86.sse.sfence", "void")
         fn.ret()
         if self.annotations:
@@ -291,7 +307,10 @@ class _Tiles:
             at = self._offset(s.offset, env)
             if index is not None:
                 at = fn.op("add", at, fn.op("mul", fn.extract(index, 0), fn.const(s.stride, "i64")))
-            raw = fn.load(vec(kind, width), fn.gep(pointer, kind, at), align=size, mask=mask)
+            place = fn.gep(pointer, kind, at)
+            if self.ahead and width > 1:
+                fn.prefetch(fn.gep(place, "i8", self.ahead))
+            raw = fn.load(vec(kind, width), place, align=size, mask=mask)
         else:
             at = self._index_vector(s.offset, env, width)
             if index is not None:
@@ -323,7 +342,7 @@ class _Tiles:
             )
             return
         pointer = fn.gep(self.pointers[s.param], kind, self._offset(s.offset, env))
-        aligned = s.streaming and mask is None and width > 1
+        aligned = self.streams and s.streaming and mask is None and width > 1
         fn.store(raw, pointer, align=size * width if aligned else size, mask=mask, nontemporal=aligned)
 
     def _keep(self, s: Keep, env: _Env) -> None:

@@ -203,6 +203,11 @@ class Kernel:
     def tiles(self) -> int:
         return sum(n.tiles for n in self.nests)
 
+    @property
+    def streams(self) -> bool:
+        """Whether any store is non-temporal."""
+        return any(isinstance(s, Store) and s.streaming for n in self.nests for s in statements(n.body))
+
 
 def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
     """Every statement, loops and passes included, in order."""

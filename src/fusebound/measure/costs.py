@@ -66,7 +66,8 @@ def with_threads(call: Callable[[], object], threads: int) -> Callable[[], objec
 def compile_samples(target: Target, count: int) -> list[float]:
     """µs per kernel to lower and compile a chain of typical primitives, `count` times, no cache.
 
-    What its primitives cost by the target's own figure is taken off. Processor time of this thread: other work does not count.
+    What its primitives cost by the target's own figure is taken off. Time is the processor time of this thread, so
+    that other work does not count.
     """
     graph = _chain()
     nodes = [n.id for n in graph.nodes]

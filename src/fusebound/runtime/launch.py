@@ -30,14 +30,15 @@ Launch = Callable[..., None]
 """`launch(*tensors)`: runs a kernel on its parameters' memory."""
 
 
-def launcher(kernel: Kernel, elements: int, threads: int = 0) -> Launch:
+def launcher(kernel: Kernel, elements: int, threads: int = 0, *, fresh: bool = False) -> Launch:
     """A function of the parameters that runs the kernel.
 
-    `threads` 0 follows `torch.get_num_threads()`. Raises IndexError for an index out of range and RuntimeError for
-    an integer division by zero, as eager does.
+    `threads` 0 follows `torch.get_num_threads()`; `fresh` asks for the form for untouched output memory. Raises
+    IndexError for an index out of range and RuntimeError for an integer division by zero, as eager does.
     """
     params = len(kernel.program.params)
-    call = native(kernel.address, params, release=elements >= GRAIN) or _by_ctypes(kernel.address, params)
+    entry = kernel.fresh_address if fresh else kernel.address
+    call = native(entry, params, release=elements >= GRAIN) or _by_ctypes(entry, params)
     asked = torch.get_num_threads
     parallel = elements >= GRAIN and kernel.tiles > 1
 

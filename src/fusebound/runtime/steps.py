@@ -11,13 +11,16 @@ from fusebound.capture.captured import Captured
 from fusebound.capture.replay import inputs_of, prepare
 from fusebound.codegen.build import Kernel
 from fusebound.ir.graph import Graph, UserOp
-from fusebound.runtime.launch import launcher
+from fusebound.runtime.launch import Launch, launcher
 from fusebound.runtime.pool import pool
 from fusebound.runtime.private import profiling as _profiling
 
 _increment_version = torch.autograd.graph.increment_version
 
 Step = Callable[[list[Any]], None]
+
+KNOWN_BLOCKS = 256
+"""Output addresses that a step remembers before it starts anew."""
 
 
 class Switches(Protocol):
@@ -37,6 +40,8 @@ def kernel_step(
     writes = tuple((slot[v], _allocator(graph, v), slot.get(direct.get(v, ""), -1)) for v in kernel.outputs)
     elements = max(graph.values[v].numel for v in (*kernel.inputs, *kernel.outputs))
     launch = launcher(kernel, elements, switches.threads)
+    if kernel.program.streams:
+        launch = _by_memory(launch, launcher(kernel, elements, switches.threads, fresh=True), len(reads))
 
     def step(env: list[Any]) -> None:
         for i, strides in unsure:
@@ -59,6 +64,26 @@ def kernel_step(
             launch(*tensors)
 
     return step
+
+
+def _by_memory(known: Launch, fresh: Launch, reads: int) -> Launch:
+    """Run `fresh` where an output lies in memory that this step has not written before, else `known`.
+
+    A block that was given back and mapped again at the same address is taken for known: slower, never wrong.
+    """
+    seen: set[int] = set()
+
+    def launch(*tensors: torch.Tensor) -> None:
+        places = {t.data_ptr() for t in tensors[reads:]}
+        if places <= seen:
+            known(*tensors)
+            return
+        if len(seen) > KNOWN_BLOCKS:
+            seen.clear()
+        seen.update(places)
+        fresh(*tensors)
+
+    return launch
 
 
 def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: Captured) -> Step:

@@ -42,9 +42,9 @@ def refused(g: Graph) -> Refusal:
     return refusal
 
 
-def program(g: Graph, lanes: int = 16, numerics: str = "accurate") -> tile.Kernel:
+def program(g: Graph, lanes: int = 16, numerics: str = "accurate", stream: bool = False) -> tile.Kernel:
     """The tile program of all nodes."""
-    return lower(g, nodes(g), placed(g), name="k", lanes=lanes, numerics=numerics, stream=False)
+    return lower(g, nodes(g), placed(g), name="k", lanes=lanes, numerics=numerics, stream=stream)
 
 
 def values(g: Graph, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -65,7 +65,7 @@ def run(
     """The outputs of the kernel for a machine with vectors of `lanes`."""
     k = program(g, lanes)
     isa = (machine or jit.host()).isa
-    compiled = jit.compile_module(llvm.emit(k, fence=False, isa=isa), machine=machine)
+    compiled = jit.compile_module(llvm.emit(k, large=False, isa=isa), machine=machine)
     out = {
         p.value: torch.empty(g.values[p.value].shape, dtype=getattr(torch, p.dtype))
         for p in k.params

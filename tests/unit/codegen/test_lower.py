@@ -179,26 +179,48 @@ def test_narrow_stores_keep_to_their_width(dtype: str, row: int) -> None:
     want = values(g, {"x": x})
     room = {v: torch.zeros(4 * row + 64, dtype=x.dtype) for v in g.outputs}
     k = program(g)
-    compiled = jit.compile_module(llvm.emit(k, fence=False, isa=jit.host().isa))
+    compiled = jit.compile_module(llvm.emit(k, large=False, isa=jit.host().isa))
     _launch(compiled, [x if not p.written else room[p.value] for p in k.params])
     for v, memory in room.items():
         assert torch.equal(memory[: 4 * row].view(4, row), want[v])
         assert not memory[4 * row :].any()
 
 
-def _launch(compiled: jit.Compiled, tensors: list[torch.Tensor]) -> None:
+def _launch(compiled: jit.Compiled, tensors: list[torch.Tensor], name: str = "k") -> None:
     import ctypes
 
     flag = ctypes.c_int32(0)
     array = (ctypes.c_int64 * (len(tensors) + 1))(*(t.data_ptr() for t in tensors), ctypes.addressof(flag))
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(compiled.address("k"))(ctypes.byref(array), 1)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(compiled.address(name))(ctypes.byref(array), 1)
 
 
 def test_the_text_says_what_the_user_wrote() -> None:
-    text = llvm.emit(program(softmax()), fence=False)
+    text = llvm.emit(program(softmax()), large=False)
     assert "define void @k(ptr %args, i32 %threads)" in text and "; f" in text
-    assert "GOMP_parallel" in text and "sfence" not in text
-    assert "sfence" in llvm.emit(program(softmax()), fence=True)
+    assert "GOMP_parallel" in text and "sfence" not in text and "@llvm.prefetch" not in text
+    assert "call void @llvm.prefetch" in llvm.emit(program(softmax()), large=True)
+
+
+def test_streaming_kernels_have_a_form_for_fresh_memory() -> None:
+    def make(b: Builder) -> str:
+        b.input("x", (64, 256), "float32")
+        b.begin("f")
+        return b.emit("mul", "x", "x")
+
+    g = graph(make)
+    x = torch.randn(64, 256)
+    k = program(g, stream=True)
+    compiled = jit.compile_module(llvm.emit(k, large=True, isa=jit.host().isa))
+    assert k.streams
+    for name in ("k", "k" + llvm.FRESH):
+        room = torch.zeros(64, 256)
+        _launch(compiled, [x if not p.written else room for p in k.params], name)
+        assert torch.equal(room, x * x)
+    plain, fresh = (
+        compiled.asm.split(f"{name}.tiles:", 1)[1].split("retq", 1)[0] for name in ("k", "k.fresh")
+    )
+    assert "vmovnt" in plain or "movnt" in plain
+    assert "movnt" not in fresh
 
 
 def test_deep_chains_lower() -> None:
