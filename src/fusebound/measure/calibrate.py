@@ -199,7 +199,7 @@ def _overheads(base: Target, rounds: int) -> dict[str, Figure]:
     """µs to call a kernel, to dispatch an eager operator, to enter and leave a parallel region."""
     nothing, threads = probes().nothing, max(base.threads, 2)
     calls = {
-        "launch_us": launch_call(probes()),
+        "launch_us": launch_call(base),
         "framework_us": dispatch_call(),
         "serial": lambda: nothing.run(0, 0, 0, 0, 1),
         "parallel": lambda: nothing.run(0, 0, 0, 0, threads),

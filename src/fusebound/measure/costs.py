@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from fusebound.codegen.build import compile_group
 from fusebound.ir.builder import Builder
 from fusebound.ir.graph import Graph
-from fusebound.measure.probes import Probes
+from fusebound.runtime.steps import kernel_step
 from fusebound.target.target import Target
 
 
-def launch_call(loops: Probes) -> Callable[[], object]:
-    """What calling one fused kernel costs before its loop starts: metadata of two inputs, an output, the
-    call."""
-    x, y = torch.zeros(16), torch.zeros(16)
-    run = loops.nothing.run
-    shape, strides = tuple(x.shape), tuple(x.stride())
+@dataclass(slots=True)
+class _Serial:
+    """What a step asks its executable: no poison, one thread."""
 
-    def call() -> torch.Tensor:
-        for t in (x, y):
-            if t.shape != shape or t.stride() != strides or t.dtype is not torch.float32:
-                raise AssertionError
-        out = torch.empty_strided(shape, strides)
-        run(x.data_ptr(), out.data_ptr(), y.data_ptr(), 0, 1)
-        return out
+    poison: bool = False
+    threads: int = 1
 
-    return call
+
+def launch_call(target: Target) -> Callable[[], object]:
+    """What a fused kernel costs in an executable before its loop starts: an output, the call."""
+    b = Builder("calibrate")
+    x, y = (b.input(name, (16,), "float32") for name in "xy")
+    b.begin("add")
+    out = b.emit("add", x, y)
+    b.end("aten.add.Tensor", (), (), (out,), "pointwise")
+    graph = b.finish((out,))
+    kernel = compile_group(graph, [n.id for n in graph.nodes], target, name="calibrate_launch")
+    slots = {v: i for i, v in enumerate(graph.values)}
+    step = kernel_step(graph, kernel, slots, {}, _Serial())
+    env = [torch.zeros(16), torch.zeros(16), None]
+    return lambda: step(env)
 
 
 def dispatch_call() -> Callable[[], object]:
