@@ -14,7 +14,7 @@ from fusebound.capture.torch import Captured, capture
 from fusebound.engine import guards
 from fusebound.engine.build import build
 from fusebound.engine.contest import loses
-from fusebound.engine.route import Route, make
+from fusebound.engine.route import Route, make, not_larger
 from fusebound.engine.settle import settle
 from fusebound.errors import CaptureError, FallbackError, FuseboundError
 from fusebound.plan.greedy import plan as make_plan
@@ -73,6 +73,7 @@ class CompiledFunction:
         self._said: set[str] = set()
         self._latest: Specialization | None = None
         self._routes: list[tuple[Route, Specialization]] = []
+        self._eager_form: tuple[Callable[[tuple[Any, ...]], bool], Specialization] | None = None
         self._disabled = settings.current().disable
         functools.update_wrapper(self, fn, updated=())
 
@@ -82,6 +83,9 @@ class CompiledFunction:
                 if route.admits(args):
                     self._latest = spec
                     return route.run(args)
+        if self._eager_form is not None and self._eager_form[0](args):
+            self._latest = self._eager_form[1]
+            return self.fn(*args, **kwargs)
         return self._slow(args, kwargs)
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,17 +108,18 @@ class CompiledFunction:
         return spec.captured.unflatten(spec.executable.run(inputs))
 
     def _add_route(self, spec: Specialization, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Let further calls of this kind take the short way, most recent first."""
-        if kwargs or (spec.executable is None and not spec.measured):
+        """Let further calls of this kind take the short way, most recent first.
+
+        Where eager was faster, the user's function itself is right for any call that is not much larger.
+        """
+        if spec.measured:
+            self._eager_form = not_larger(args), spec
+        if kwargs or spec.executable is None or spec.captured is None:
             return
         route = make(self.fn, spec.captured, spec.executable, spec.written, args)
-        if route is None:
-            return
-        others = [(r, s) for r, s in self._routes if s is not spec]
-        fused = [(r, s) for r, s in others if s.executable is not None][: ROUTES - 1]
-        eager = [(r, s) for r, s in others if s.executable is None][:1]
-        # Routes to the user's function admit much: they come last, and the latest replaces the others.
-        self._routes = [(route, spec), *fused, *eager] if spec.executable else [*fused, (route, spec)]
+        if route is not None:
+            others = [(r, s) for r, s in self._routes if s is not spec]
+            self._routes = [(route, spec), *others[: ROUTES - 1]]
 
     @property
     def executable(self) -> Executable | None:

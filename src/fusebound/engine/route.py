@@ -33,16 +33,10 @@ class Route:
 
 
 def make(
-    fn: Callable[..., Any], captured: Captured | None, executable: Executable | None, written: Sequence[int],
+    fn: Callable[..., Any], captured: Captured, executable: Executable, written: Sequence[int],
     args: tuple[Any, ...],
 ) -> Route | None:  # fmt: skip
-    """The route of a specialization, or None for a call that no route can recognise.
-
-    Without an executable the route leads to the user's function itself, which is right for any call: it admits
-    whatever is not much larger than the call that was judged.
-    """
-    if executable is None or captured is None:
-        return Route(_not_larger(args), lambda given: fn(*given))
+    """The route of a specialization, or None for a call that no route can recognise."""
     if not all(isinstance(a, torch.Tensor) or guards.constant_key(a) for a in args):
         return None
     getters = [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
@@ -50,16 +44,19 @@ def make(
     return None if admits is None else Route(admits, _runner(captured, executable, written))
 
 
-def _not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
-    """Whether a call has as many arguments and no more than `GROWTH` times the elements."""
-    places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-    limit = GROWTH * sum(args[i].numel() for i in places)
-    count = len(args)
+def not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
+    """Whether a call is at most `GROWTH` times as large, judged by the argument that is largest here (any call where
+    no argument is a tensor itself)."""
+    sizes = [(a.numel(), i) for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+    if not sizes:
+        return lambda given: True
+    size, place = max(sizes)
+    limit = GROWTH * size
 
     def admits(given: tuple[Any, ...]) -> bool:
         try:
-            return len(given) == count and sum([given[i].numel() for i in places]) <= limit
-        except AttributeError:
+            return given[place].numel() <= limit
+        except (AttributeError, IndexError):
             return False
 
     return admits
