@@ -198,6 +198,11 @@ def _trunc_div(a: Array, b: Array) -> Array:
     return np.trunc(a / b)
 
 
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    """In the carrier a product of two float32 values is exact."""
+    return a * b + c
+
+
 def _integer_pow(a: Array, b: Array) -> Array:
     return np.power(a.astype(np.float64), b)
 
@@ -212,7 +217,7 @@ _FLOAT: dict[str, Callable[..., Array]] = {
     "trunc": np.trunc, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "add": np.add,
     "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "div": np.divide,
     "floor_div": np.floor_divide, "rem": np.mod, "fmod": np.fmod, "trunc_div": _trunc_div,
-    "pow": np.power, "atan2": np.arctan2, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+    "pow": np.power, "atan2": np.arctan2, "fma": _fma, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
     "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and,
     "or": np.logical_or, "xor": np.logical_xor, "not": np.logical_not,
 }  # fmt: skip

@@ -54,7 +54,7 @@ def _table() -> dict[str, OpSpec]:
     many("eq ne lt le gt ge", "pointwise", 2, discontinuous=True)
     many("and or xor shl shr", "pointwise", 2)
     many("not", "pointwise", 1)
-    many("where", "pointwise", 3)
+    many("where fma", "pointwise", 3)
     many("cast", "pointwise", 1, attrs=("user",))
 
     many("sum prod amax amin any all", "reduce", 1, attrs=("axes",), flops=2)

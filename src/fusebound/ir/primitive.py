@@ -13,7 +13,7 @@ from fusebound.ir.ops import OPS
 Shape = tuple[Dim, ...]
 
 _FLOAT_NAMES = """
-    acos acosh asin asinh atan atan2 atanh cos cosh div erf erfc exp exp2 expm1 log log10 log1p log2
+    acos acosh asin asinh atan atan2 atanh cos cosh div erf erfc exp exp2 expm1 fma log log10 log1p log2
     reciprocal rsqrt sigmoid sin sinh sqrt tan tanh
 """
 _FLOAT_ONLY = frozenset(_FLOAT_NAMES.split())

@@ -71,6 +71,8 @@ def _primitive(graph: Graph, node: Node, xs: list[torch.Tensor]) -> torch.Tensor
             return xs[0].to(dtype)
         case "where":
             return torch.where(xs[0], xs[1], xs[2])
+        case "fma":
+            return torch.addcmul(xs[2], xs[0], xs[1])
         case "reshape":
             return xs[0].reshape(shape)
         case "expand":

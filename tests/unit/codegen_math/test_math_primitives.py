@@ -153,6 +153,18 @@ def test_where(dtype: str) -> None:
     check("where", torch.where(condition, a, b), condition, a, b)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fma_rounds_once(dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    c = b.flip(0)
+    check("fma", torch.addcmul(c, a, b), a, b, c)
+
+
+def test_fma_keeps_the_sign_of_a_product_that_underflows() -> None:
+    a, b = torch.tensor([-1e-30]).repeat(40), torch.tensor([1e-30]).repeat(40)
+    check("fma", torch.tensor([-0.0]).repeat(40), a, b, torch.tensor([-0.0]).repeat(40))
+
+
 @pytest.mark.parametrize("target", DTYPES)
 @pytest.mark.parametrize("source", DTYPES)
 def test_casts(source: str, target: str) -> None:

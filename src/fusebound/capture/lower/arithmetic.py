@@ -49,7 +49,9 @@ def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: Number) -> T:
     left, right, factor = (
         c.wide(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype)) for x in (a, b, alpha)
     )
-    return c.cast(c(op, left, right * factor), dtype)
+    if not dtype.is_floating_point:
+        return c.cast(c(op, left, right * factor), dtype)
+    return c.cast(c("fma", right, factor if op == "add" else -factor, left), dtype)
 
 
 @lowering("aten.add.Tensor", "aten.add.Scalar")
@@ -193,20 +195,20 @@ def _general_power(c: Ctx, a: T | Number, b: T | Number) -> T:
 def lerp(c: Ctx, a: T, b: T, weight: T | Number) -> T:
     """Two formulas, chosen by |weight| < 0.5, as the framework's (`ATen/native/Lerp.h`)."""
     a, b = c.wide(a), c.wide(b)
-    diff = b - a
     if isinstance(weight, T):
         w = c.wide(weight)
         near = c("abs", w) < 0.5
-        out = c.where(near, a + w * diff, b - diff * (1.0 - w))
-    else:
-        out = a + diff * weight if abs(weight) < 0.5 else b - diff * (1 - weight)
-    return c.cast(out, c.out_dtype)
+        return c.cast(c("fma", c.where(near, w, w - 1.0), b - a, c.where(near, a, b)), c.out_dtype)
+    if abs(weight) < 0.5:
+        return c.cast(c("fma", b - a, weight, a), c.out_dtype)
+    return c.cast(c("fma", b - a, float(torch.tensor(weight, dtype=a.dtype) - 1), b), c.out_dtype)
 
 
 @lowering("aten.addcmul.default")
 def addcmul(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
     x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
-    return c.cast(x + (a if value == 1 else a * value) * b, c.out_dtype)
+    a = a if value == 1 else a * value
+    return c.cast(c("fma", a, b, x) if c.out_dtype.is_floating_point else x + a * b, c.out_dtype)
 
 
 @lowering("aten.addcdiv.default")

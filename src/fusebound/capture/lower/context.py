@@ -134,9 +134,9 @@ class Ctx:
         return T(self.builder.emit(op, *ids), self)
 
     def const(self, value: Number, dtype: torch.dtype) -> T:
-        """A 0-d constant, of the Python kind that the type holds."""
+        """A 0-d constant, of the Python kind that the type holds and rounded to the type."""
         if dtype.is_floating_point:
-            value = float(value)
+            value = torch.tensor(value, dtype=dtype, device="cpu").item()
         elif dtype == torch.bool:
             value = bool(value)
         else:

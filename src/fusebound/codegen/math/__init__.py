@@ -136,6 +136,8 @@ def _float(fn: Fn, op: str, args: Sequence[Reg]) -> Reg | None:
         return fn.fcmp(arithmetic.COMPARE[op], *args)
     if op in arithmetic.ROUND:
         return fn.intrinsic(arithmetic.ROUND[op], *args)
+    if op == "fma":
+        return fn.fma(*args)
     if op in _FLOAT_UNARY:
         return _FLOAT_UNARY[op](fn, args[0])
     if op in _FLOAT_BINARY:
