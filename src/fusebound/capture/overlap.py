@@ -58,9 +58,18 @@ def separated(args: Any, kwargs: Any, state: Sequence[torch.Tensor]) -> tuple[An
                 met.update(k for k in (i, j) if k < len(flat))
     if not met:
         return args, kwargs, met
-    flat = [x.detach().clone() if i in met else x for i, x in enumerate(flat)]
+    flat = [same_layout_copy(x) if i in met else x for i, x in enumerate(flat)]
     args, kwargs = tree_unflatten(flat, spec)
     return args, kwargs, met
+
+
+def same_layout_copy(t: torch.Tensor) -> torch.Tensor:
+    """A copy of the memory that a tensor spans, with its strides: elements behind several indices stay one."""
+    t = t.detach()
+    if t.layout != torch.strided or t.numel() == 0:
+        return t.clone()
+    span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    return t.as_strided((span,), (1,)).clone().as_strided(t.shape, t.stride(), 0)
 
 
 def overlapping_mutation(name: str, source: Source) -> CaptureError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from fusebound.capture.overlap import same_layout_copy
 from fusebound.capture.torch import Captured
 from fusebound.plan.dissolve import Measured
 from fusebound.runtime.executable import Executable
@@ -38,14 +39,7 @@ def _expendable(captured: Captured, inputs: Sequence[Any]) -> list[Any]:
     """The inputs, with copies of the same layout in the place of those that the function writes."""
     targets = {m.target for m in captured.graph.mutations}
     given = zip(captured.graph.input_ids, inputs, strict=True)
-    return [_copy(t) if v in targets else t for v, t in given]
-
-
-def _copy(t: torch.Tensor) -> torch.Tensor:
-    """A copy of the memory that a tensor spans, elements behind several indices included once."""
-    t = t.detach()
-    span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
-    return t.as_strided((span,), (1,)).clone().as_strided(t.shape, t.stride(), 0) if t.numel() else t.clone()
+    return [same_layout_copy(t) if v in targets else t for v, t in given]
 
 
 def loses(

@@ -194,6 +194,21 @@ def test_slices_of_one_memory(cut: tuple[int, int, int, int]) -> None:
     torch.testing.assert_close(memory, want)
 
 
+@pytest.mark.parametrize("steps", [1, 2], ids=["dense", "every other"])
+def test_two_views_of_one_memory_that_are_only_read(steps: int) -> None:
+    """Tracing takes them apart; the strides that kernels are compiled for stay the arguments'."""
+    memory = torch.randn(8, 66)
+
+    def g(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * 3 + y
+
+    f = fused(g)
+    x, y = memory[:, :33:steps], memory[:, 1:34:steps]
+    for _ in range(3):
+        torch.testing.assert_close(f(x, y), g(x, y))
+    assert f.executable is not None
+
+
 def test_one_element_behind_many_indices() -> None:
     def g(x: torch.Tensor) -> torch.Tensor:
         y = x / 1.5
