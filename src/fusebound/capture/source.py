@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import linecache
 import re
+import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import torch
 import torch.fx
@@ -20,12 +21,13 @@ from fusebound.ir.graph import Source
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?$')
 _TORCH = str(Path(torch.__file__).parent)
 _HERE = str(Path(__file__).parent)
+_GENERATED = "<eval_with_key>"
 _INSTALLED = tuple({sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def is_user_file(file: str) -> bool:
     """Neither the framework's code nor this package's capture."""
-    return not file.startswith((_TORCH, _HERE, "<frozen", "<string>"))
+    return not file.startswith((_TORCH, _HERE, _GENERATED, "<frozen", "<string>"))
 
 
 def is_own_file(file: str) -> bool:
@@ -58,6 +60,8 @@ def full_stacks() -> Iterator[None]:
     def inside(self: TracerBase, user_stack_summary: traceback.StackSummary) -> traceback.StackSummary:
         inner = [i for i, f in enumerate(user_stack_summary) if f.filename.startswith(_HERE)]
         below = user_stack_summary[inner[-1] + 1 :] if inner else user_stack_summary
+        if any(f.filename.startswith(_GENERATED) for f in below):
+            below = _written_by_user(below, sys._getframe())
         return traceback.StackSummary.from_list([f for f in below if is_user_file(f.filename)])
 
     TracerBase._filter_traceback_frames = inside
@@ -65,6 +69,32 @@ def full_stacks() -> Iterator[None]:
         yield
     finally:
         TracerBase._filter_traceback_frames = original
+
+
+def _written_by_user(
+    frames: Iterable[traceback.FrameSummary], top: FrameType | None
+) -> list[traceback.FrameSummary]:
+    """Frames in code that the framework generated (the branches of control flow), as the user's frames that it was
+    generated from."""
+    running: dict[str, torch.fx.GraphModule] = {}
+    while top is not None:
+        file, module = top.f_code.co_filename, top.f_locals.get("self")
+        if file.startswith(_GENERATED) and isinstance(module, torch.fx.GraphModule):
+            running[file] = module
+        top = top.f_back
+    found: list[traceback.FrameSummary] = []
+    for f in frames:
+        module = running.get(f.filename)
+        found += _frames_of(module, f.line or "") if module is not None else [f]
+    return found
+
+
+def _frames_of(module: torch.fx.GraphModule, line: str) -> list[traceback.FrameSummary]:
+    """The user's frames behind a generated line, `mul = x * 2`: those of the node of that name."""
+    name = re.split(r"[ :=]", line.strip(), maxsplit=1)[0]
+    trace = next((n.meta.get("stack_trace") for n in module.graph.nodes if n.name == name), None)
+    matches = [m for text in (trace or "").splitlines() if (m := _FRAME.match(text))]
+    return [traceback.FrameSummary(m["file"], int(m["line"]), "") for m in matches]
 
 
 def scope_of(node: torch.fx.Node) -> str:
