@@ -16,6 +16,7 @@ from fusebound.engine.build import build
 from fusebound.engine.contest import loses
 from fusebound.engine.route import Route, make, not_larger
 from fusebound.engine.settle import settle
+from fusebound.engine.surroundings import Surroundings, surroundings
 from fusebound.errors import CaptureError, FallbackError, FuseboundError
 from fusebound.plan.greedy import plan as make_plan
 from fusebound.plan.plan import Plan
@@ -28,6 +29,9 @@ SPECIALIZATIONS = 16
 
 ROUTES = 4
 """Short ways that are tried, one after another, before the long one."""
+
+
+GRADIENTS = "gradients are recorded (kernels are for inference: call under torch.no_grad())"
 
 
 class EagerNotice(UserWarning):
@@ -89,17 +93,22 @@ class CompiledFunction:
         return self._slow(args, kwargs)
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._disabled:
+            return self.fn(*args, **kwargs)
         reason = self._eager_reason(args, kwargs)
         if reason:
             return self._eager(reason, args, kwargs)
-        key = guards.call_key(self.fn, args, kwargs)
+        around = surroundings(self.fn)
+        if around.beyond or guards.wants_grad(around):
+            return self._eager(around.beyond or GRADIENTS, args, kwargs)
+        key = guards.call_key(around, args, kwargs)
         if key is None:
             return self._eager("an argument is not a plain CPU tensor or a Python constant", args, kwargs)
         spec = self._table.get(key)
         if spec is None:
-            spec = self._specialize(key, args, kwargs)
+            spec = self._specialize(key, around, args, kwargs)
         self._latest = spec
-        self._add_route(spec, args, kwargs)
+        self._add_route(spec, around, args, kwargs)
         if spec.executable is None or spec.captured is None:
             return self._eager(spec.reason, args, kwargs)
         inputs = spec.captured.bind(args, kwargs)
@@ -107,7 +116,9 @@ class CompiledFunction:
             return self._eager("an input that the function writes shares memory with another", args, kwargs)
         return spec.captured.unflatten(spec.executable.run(inputs))
 
-    def _add_route(self, spec: Specialization, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _add_route(
+        self, spec: Specialization, around: Surroundings, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """Let further calls of this kind take the short way, most recent first.
 
         Where eager was faster, the user's function itself is right for any call that is not much larger.
@@ -116,7 +127,7 @@ class CompiledFunction:
             self._eager_form = not_larger(args), spec
         if kwargs or spec.executable is None or spec.captured is None:
             return
-        route = make(self.fn, spec.captured, spec.executable, spec.written, args)
+        route = make(around, spec.captured, spec.executable, spec.written, args)
         if route is not None:
             others = [(r, s) for r, s in self._routes if s is not spec]
             self._routes = [(route, spec), *others[: ROUTES - 1]]
@@ -146,16 +157,13 @@ class CompiledFunction:
         )
 
     def _eager_reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        if self._disabled:
-            return "FB_DISABLE is set"
+        """What can be told without a look at the function's surroundings."""
         if not guards.dispatch_is_plain():
             return "a dispatch mode, autocast or a transform is active"
-        if guards.wants_grad(self.fn, args, kwargs):
-            return "gradients are recorded (kernels are for inference: call under torch.no_grad())"
-        return ""
+        return GRADIENTS if guards.records_grad(self.fn, args, kwargs) else ""
 
     def _eager(self, reason: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if reason != "FB_DISABLE is set" and not reason.startswith("measured"):
+        if not reason.startswith("measured"):
             self._say(reason)
         return self.fn(*args, **kwargs)
 
@@ -167,7 +175,9 @@ class CompiledFunction:
             self._said.add(reason)
             warnings.warn(f"{name} runs eagerly: {reason}", EagerNotice, stacklevel=4)
 
-    def _specialize(self, key: guards.Key, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialization:
+    def _specialize(
+        self, key: guards.Key, around: Surroundings, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Specialization:
         with self._lock:
             found = self._table.get(key)
             if found is not None:
@@ -176,11 +186,11 @@ class CompiledFunction:
                 return Specialization(
                     None, None, (), f"it was compiled for {SPECIALIZATIONS} kinds of call already"
                 )
-            spec = self._make(args, kwargs)
+            spec = self._make(around, args, kwargs)
             self._table[key] = spec
             return spec
 
-    def _make(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialization:
+    def _make(self, around: Surroundings, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialization:
         try:
             captured = capture(self.fn, args, kwargs)
             executable = self._build(captured, args, kwargs)
@@ -198,21 +208,10 @@ class CompiledFunction:
         if (
             self.options.contest
             and not written
-            and loses(self._form(spec, args, kwargs), captured, args, kwargs)
+            and loses(_form(spec, around, args, kwargs), captured, args, kwargs)
         ):
             return Specialization(captured, None, (), "measured: eager is faster on these inputs")
         return spec
-
-    def _form(self, spec: Specialization, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:
-        """The call as it will be made from now on, guards included."""
-        assert spec.captured is not None
-        assert spec.executable is not None
-        given = tuple(args)
-        route = None if kwargs else make(self.fn, spec.captured, spec.executable, spec.written, given)
-        if route is None:
-            exe = spec.executable
-            return lambda: exe(*given, **kwargs)
-        return lambda: route.admits(given) and route.run(given)
 
     def _build(self, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> Executable:
         o = self.options
@@ -224,6 +223,20 @@ class CompiledFunction:
         if not o.contest:
             return build(plan, captured, target=target)
         return settle(plan, captured, args, kwargs, target=target)
+
+
+def _form(
+    spec: Specialization, around: Surroundings, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Callable[[], Any]:
+    """The call as it will be made from now on, guards included."""
+    assert spec.captured is not None
+    assert spec.executable is not None
+    given = tuple(args)
+    route = None if kwargs else make(around, spec.captured, spec.executable, spec.written, given)
+    if route is None:
+        exe = spec.executable
+        return lambda: exe(*given, **kwargs)
+    return lambda: route.admits(given) and route.run(given)
 
 
 def compile(fn: Callable[..., Any], options: Options) -> CompiledFunction:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_leaves
 
+from fusebound.capture.overlap import folds
 from fusebound.engine.keys import Key, constant_key, tensor_key
-from fusebound.engine.surroundings import surroundings
+from fusebound.engine.surroundings import Surroundings
 from fusebound.runtime.private import plain_dispatch
 
-__all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "overlaps", "wants_grad"]
+__all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "overlaps", "records_grad", "wants_grad"]
 
 
-def call_key(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key | None:
+def call_key(around: Surroundings, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key | None:
     """A hashable description of the arguments and of the state around them; None where there is none.
 
     Tensors count by shape, strides, dtype, device, layout and dispatch; numbers and strings by value; what the
@@ -29,7 +30,7 @@ def call_key(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
             return None
         parts.append(part)
     parts.append(_identities(flat))
-    parts.append(surroundings(fn).key)
+    parts.append(around.key)
     return tuple(parts)
 
 
@@ -39,14 +40,18 @@ def _identities(flat: Sequence[Any]) -> Key:
     return tuple(seen.setdefault(id(a), i) for i, a in enumerate(flat) if isinstance(a, torch.Tensor))
 
 
-def wants_grad(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether autograd would record this call."""
+def records_grad(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether autograd would record this call for its arguments or its module's parameters."""
     if not torch.is_grad_enabled():
         return False
-    flat, _ = tree_flatten((tuple(args), dict(kwargs)))
-    if any(isinstance(a, torch.Tensor) and a.requires_grad for a in flat):
+    if isinstance(fn, torch.nn.Module) and any(p.requires_grad for p in fn.parameters()):
         return True
-    return surroundings(fn).grads
+    return any(isinstance(a, torch.Tensor) and a.requires_grad for a in tree_leaves((args, kwargs)))
+
+
+def wants_grad(around: Surroundings) -> bool:
+    """Whether autograd would record a call for what the function reaches."""
+    return around.grads and torch.is_grad_enabled()
 
 
 def dispatch_is_plain() -> bool:
@@ -61,20 +66,10 @@ def overlaps(inputs: Sequence[Any], written: Sequence[int]) -> bool:
         a = spans[i]
         if a is None:
             continue
-        if _folds(inputs[i]):
+        if folds(inputs[i]):
             return True
         if any(j != i and b is not None and a[0] < b[1] and b[0] < a[1] for j, b in enumerate(spans)):
             return True
-    return False
-
-
-def _folds(t: torch.Tensor) -> bool:
-    """Whether several indices of a tensor may meet at one address."""
-    reach = 0
-    for stride, n in sorted((s, n) for s, n in zip(t.stride(), t.shape, strict=True) if n > 1):
-        if stride <= reach:
-            return True
-        reach += (n - 1) * stride
     return False
 
 

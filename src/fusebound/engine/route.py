@@ -15,7 +15,7 @@ import torch
 
 from fusebound.capture.torch import Captured
 from fusebound.engine import guards
-from fusebound.engine.surroundings import surroundings
+from fusebound.engine.surroundings import Surroundings
 from fusebound.runtime.binding import binder, result
 from fusebound.runtime.executable import Executable
 from fusebound.runtime.private import plain_dispatch, state_check, tensor_check
@@ -33,14 +33,17 @@ class Route:
 
 
 def make(
-    fn: Callable[..., Any], captured: Captured, executable: Executable, written: Sequence[int],
+    around: Surroundings, captured: Captured, executable: Executable, written: Sequence[int],
     args: tuple[Any, ...],
 ) -> Route | None:  # fmt: skip
-    """The route of a specialization, or None for a call that no route can recognise."""
+    """The route of a specialization, or None for a call that no route can recognise.
+
+    `around` is what its key was made from: while that holds, the key is the same.
+    """
     if not all(isinstance(a, torch.Tensor) or guards.constant_key(a) for a in args):
         return None
     getters = [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
-    admits = _admission(fn, args, getters)
+    admits = _admission(around, args, getters)
     return None if admits is None else Route(admits, _runner(captured, executable, written))
 
 
@@ -63,7 +66,7 @@ def not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
 
 
 def _admission(
-    fn: Callable[..., Any], args: tuple[Any, ...], getters: Sequence[Callable[[], Any]]
+    around: Surroundings, args: tuple[Any, ...], getters: Sequence[Callable[[], Any]]
 ) -> Callable[[tuple[Any, ...]], bool] | None:
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     same = len({id(t) for t in tensors}) == len(tensors)
@@ -72,7 +75,7 @@ def _admission(
     if check is None or state is None or not same:
         return None
     count = len(args)
-    holds = surroundings(fn).holds
+    holds = around.holds
     constants = [(i, a) for i, a in enumerate(args) if not isinstance(a, torch.Tensor)]
     if not constants and not getters:
 

@@ -1,11 +1,15 @@
-"""What a function can reach besides its arguments: everything that tracing bakes in and that may change."""
+"""What a function can reach besides its arguments: everything that tracing bakes in and that may change.
+
+Places are watched, not guessed: where something cannot be watched, `beyond` says so and the call runs eagerly.
+"""
 
 from __future__ import annotations
 
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,14 +18,13 @@ import torch
 
 from fusebound.engine.keys import Key, constant_key, tensor_key
 
-DEPTH = 4
-"""How far calls, containers and objects are followed."""
-MANY = 4096
-"""Places that are watched at most: a function that reaches more has its first ones watched."""
-_SMALL = 64
+MANY = 1 << 16
+"""Places that are watched at most: comparing them takes milliseconds at every call."""
 _BYTES = 1 << 16
 """Arrays of numpy up to this size are watched by contents: numbers that are read from them become constants."""
-_LIBRARY = ("torch", "builtins", "math", "numpy", "functools", "operator", "typing", "itertools", "fusebound")
+_LIBRARY = (
+    "torch", "builtins", "math", "numpy", "functools", "operator", "typing", "itertools", "logging", "fusebound",
+)  # fmt: skip
 
 _FORWARD = frozenset(("forward",))
 _CALL = frozenset(("__call__",))
@@ -46,8 +49,8 @@ class Identity:
 class Surroundings:
     """Places outside of a function's arguments, and what they held when it was looked at.
 
-    `key` is hashable; `grads` says that a tensor there wants gradients. `holds()` is a fast comparison of everything
-    with the present: entries of dictionaries in bulk, the rest one by one.
+    `key` is hashable; `grads` says that a tensor there wants gradients; `beyond` what cannot be watched, if anything.
+    `holds()` is a fast comparison of everything with the present: entries of dictionaries in bulk, the rest one by one.
     """
 
     tables: list[dict[Any, Any]] = field(default_factory=list[dict[Any, Any]])
@@ -56,6 +59,7 @@ class Surroundings:
     checks: list[Callable[[], bool]] = field(default_factory=list[Callable[[], bool]])
     parts: list[Any] = field(default_factory=list[Any])
     grads: bool = False
+    beyond: str = ""
 
     @property
     def key(self) -> Key:
@@ -70,92 +74,94 @@ class Surroundings:
 
 def surroundings(fn: Callable[..., Any]) -> Surroundings:
     """Closure variables, globals, defaults, attributes of modules and objects, and the same of functions called."""
-    walk = _Walk(Surroundings())
-    walk.reach(fn, DEPTH, frozenset())
+    walk = _Walk(Surroundings(), [(fn, frozenset())])
+    while walk.waiting and not walk.found.beyond:
+        walk.follow(*walk.waiting.pop())
     return walk.found
 
 
 @dataclass(slots=True)
 class _Walk:
-    found: Surroundings
-    seen: set[int] = field(default_factory=set[int])
+    """`waiting` holds values to follow, each with the attributes that the code which holds it mentions."""
 
-    def entry(self, table: dict[Any, Any], name: Any, depth: int, names: frozenset[str]) -> None:
-        """An entry of a dictionary: a global, an attribute, an item."""
+    found: Surroundings
+    waiting: list[tuple[Any, frozenset[str]]]
+    seen: set[int] = field(default_factory=set[int])
+    places: int = 0
+
+    def entry(self, table: dict[Any, Any], name: Any, names: frozenset[str]) -> None:
+        """An entry of a dictionary: a global, an attribute."""
         x = table.get(name)
-        if len(self.found.parts) >= MANY:
-            return
         self.found.tables.append(table)
         self.found.names.append(name)
         self.found.values.append(x)
-        self._held(x, depth, names)
+        self._held(x, names)
 
-    def place(self, read: Callable[[], Any], depth: int, names: frozenset[str]) -> None:
+    def place(self, read: Callable[[], Any], names: frozenset[str]) -> None:
         """Any other place."""
         x = read()
-        if len(self.found.parts) >= MANY:
-            return
         self.found.checks.append(lambda: read() is x)
-        self._held(x, depth, names)
+        self._held(x, names)
 
-    def _held(self, x: Any, depth: int, names: frozenset[str]) -> None:
+    def _held(self, x: Any, names: frozenset[str]) -> None:
+        self.places += 1
+        if self.places > MANY:
+            self.found.beyond = f"it reaches more than {MANY} values, which may change unseen"
+            return
         self.found.parts.append(constant_key(x) or Identity(x))
         if isinstance(x, torch.Tensor):
             self.found.parts.append(tensor_key(x))
             self.found.grads |= x.requires_grad
-        self.reach(x, depth - 1, names)
+        self.waiting.append((x, names))
 
-    def reach(self, x: Any, depth: int, names: frozenset[str]) -> None:
-        """Follow a value; `names` are the attributes that the code which holds it mentions."""
-        if depth < 0 or id(x) in self.seen or isinstance(x, torch.Tensor) or constant_key(x) is not None:
+    def follow(self, x: Any, names: frozenset[str]) -> None:
+        """Watch the places that a value leads to."""
+        if id(x) in self.seen or isinstance(x, torch.Tensor) or constant_key(x) is not None:
             return
         self.seen.add(id(x))
         match x:
             case torch.nn.Module():
-                self._module(x, depth)
+                self._module(x)
             case types.FunctionType():
-                self._function(x, depth)
+                self._function(x)
             case types.MethodType():
-                self.reach(x.__self__, depth, _mentioned(x.__func__.__code__))
-                self._function(x.__func__, depth)
+                self.waiting.append((x.__self__, _mentioned(x.__func__.__code__)))
+                self._function(x.__func__)
             case functools.partial():
-                self.reach((x.func, x.args, x.keywords), depth, names)
-            case dict() if type(x) is dict:
-                self._items(x, depth, names)
-            case list() | tuple():
-                self._sequence(x, depth, names)
+                self.waiting += ((x.func, names), (x.args, names), (x.keywords, names))
+            case dict():
+                self._items(x, names)
+            case list() | tuple() | set() | frozenset() | deque():
+                self._elements(x, names)
             case types.ModuleType():
                 if not _is_library(x.__name__):
-                    self._attributes(x, depth, names)
+                    self._attributes(x, names)
             case type():
-                self._class(x, depth, names)
-            case np.ndarray() if x.nbytes <= _BYTES and not x.dtype.hasobject:
+                self._class(x, names)
+            case np.ndarray():
                 self._array(x)
             case _ if not _is_library(type(x).__module__):
-                self._attributes(x, depth, names | _CALL)
+                self._attributes(x, names | _CALL)
             case _:
                 pass
 
-    def _function(self, f: types.FunctionType, depth: int) -> None:
+    def _function(self, f: types.FunctionType) -> None:
         if _is_library(f.__module__ or ""):
             return
         names = _mentioned(f.__code__)
         for cell in f.__closure__ or ():
-            self.place(functools.partial(_contents, cell), depth, names)
+            self.place(functools.partial(_contents, cell), names)
         for name in sorted(names & f.__globals__.keys()):
-            self.entry(f.__globals__, name, depth, names)
-        self.reach(f.__defaults__, depth, names)
-        self.reach(f.__kwdefaults__, depth, names)
+            self.entry(f.__globals__, name, names)
+        self.waiting += ((f.__defaults__, names), (f.__kwdefaults__, names))
 
-    def _module(self, module: torch.nn.Module, depth: int) -> None:
+    def _module(self, module: torch.nn.Module) -> None:
         """Flags, children and hooks of all submodules in bulk; parameters by kind; attributes that `forward` names."""
         parts = list(module.modules())
         self._bulk(lambda: [m.training for m in parts])
         hooks = [table for m in parts for table in (m._forward_hooks, m._forward_pre_hooks)]
         self._bulk(lambda: [hook for table in hooks for hook in table.values()])
-        for table in hooks:
-            for hook in table.values():
-                self.reach(hook, depth - 1, frozenset())
+        self.waiting += ((hook, frozenset[str]()) for table in hooks for hook in table.values())
         children = [m._modules for m in parts]
         self._bulk(lambda: [c for table in children for c in table.values()])
         for t in (*module.parameters(), *module.buffers()):
@@ -163,53 +169,65 @@ class _Walk:
             self.found.grads |= t.requires_grad
         for m in parts:
             self.seen.add(id(m))
-            self._attributes(m, depth, _FORWARD)
+            self._attributes(m, _FORWARD)
 
     def _bulk(self, read: Callable[[], list[Any]]) -> None:
         held = read()
         self.found.parts.append(tuple(held))
         self.found.checks.append(lambda: read() == held)
 
-    def _items(self, x: dict[Any, Any], depth: int, names: frozenset[str]) -> None:
-        if len(x) <= _SMALL:
-            self._length(x)
-            for k in x:
-                self.entry(x, k, depth, names)
+    def _items(self, x: dict[Any, Any], names: frozenset[str]) -> None:
+        """A dictionary of any kind, by the order of its keys and what they hold."""
+        own: Any = OrderedDict if isinstance(x, OrderedDict) else dict
+        keys, values = list(own.keys(x)), list(own.values(x))
+        self.found.checks.append(lambda: _same(own.keys(x), keys) and _same(own.values(x), values))
+        self._contained((*keys, *values), names)
 
-    def _sequence(self, x: Sequence[Any], depth: int, names: frozenset[str]) -> None:
-        if len(x) > _SMALL:
-            return
-        if isinstance(x, list):
-            self._length(x)
-        for i in range(len(x)):
-            self.place(functools.partial(_item, x, i), depth, names)
+    def _elements(self, x: Collection[Any], names: frozenset[str]) -> None:
+        held = list(x)
+        if not isinstance(x, (tuple, frozenset)):
+            self.found.checks.append(lambda: _same(x, held))
+        self._contained(held, names)
 
-    def _length(self, x: Sequence[Any] | dict[Any, Any]) -> None:
-        n = len(x)
-        self.found.parts.append(n)
-        self.found.checks.append(lambda: len(x) == n)
+    def _contained(self, held: Collection[Any], names: frozenset[str]) -> None:
+        """Their number tells where the contents end in the key."""
+        self.found.parts.append(len(held))
+        for item in held:
+            self._held(item, names)
+            if self.found.beyond:
+                return
 
     def _array(self, x: np.ndarray[Any, Any]) -> None:
+        if x.nbytes > _BYTES or x.dtype.hasobject:
+            self.found.beyond = f"it reads an array of numpy of {x.nbytes} bytes, which may change unseen"
+            return
         held = x.tobytes()
         self.found.parts.append(held)
         self.found.checks.append(lambda: x.tobytes() == held)
 
-    def _attributes(self, x: Any, depth: int, names: frozenset[str]) -> None:
+    def _attributes(self, x: Any, names: frozenset[str]) -> None:
         """Attributes that code mentions; one of the class may be hidden by one of the object later."""
         table = getattr(x, "__dict__", None)
         cls = type(x)
         names = _reachable(cls, names)
         if isinstance(table, dict):
             for name in sorted(n for n in names if n in table or hasattr(cls, n)):
-                self.entry(table, name, depth, names)
-        self._class(cls, depth, names)
+                self.entry(table, name, names)
+        for name in sorted(n for n in names if isinstance(getattr(cls, n, None), types.MemberDescriptorType)):
+            self.place(functools.partial(getattr, x, name, None), names)
+        self._class(cls, names)
 
-    def _class(self, cls: type, depth: int, names: frozenset[str]) -> None:
+    def _class(self, cls: type, names: frozenset[str]) -> None:
         """Class attributes that are mentioned, of the user's own classes."""
         for base in cls.__mro__:
             if not _is_library(base.__module__):
                 for name in sorted(names & vars(base).keys()):
-                    self.place(functools.partial(_attribute, base, name), depth, names)
+                    self.place(functools.partial(_attribute, base, name), names)
+
+
+def _same(now: Collection[Any], held: list[Any]) -> bool:
+    """Whether a container holds the very objects that it held, in the same order."""
+    return len(now) == len(held) and all(map(operator.is_, now, held))
 
 
 def _contents(cell: types.CellType) -> Any:
@@ -217,10 +235,6 @@ def _contents(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # an empty cell
         return None
-
-
-def _item(x: Sequence[Any], i: int) -> Any:
-    return x[i] if i < len(x) else None
 
 
 def _attribute(cls: type, name: str) -> Any:
@@ -233,8 +247,9 @@ def _is_library(module: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _mentioned(code: types.CodeType) -> frozenset[str]:
-    """Names of globals and attributes in a function's code, nested functions included."""
-    return frozenset(n for c in _codes(code) for n in c.co_names)
+    """Names of globals and attributes in a function's code, nested functions included; strings too, for `getattr`."""
+    names = (n for c in _codes(code) for n in (*c.co_names, *c.co_consts) if isinstance(n, str))
+    return frozenset(n for n in names if n.isidentifier())
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
