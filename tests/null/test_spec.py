@@ -15,6 +15,18 @@ fusebound.graph 1 "good"
 %x = input user "x" : f32[4, 8]
 %i = input user "i" : i64[3]
 %m = input buffer "m" : f32[4, 8]
+graph "cond.true"
+  %a = input user "a" : f32[4, 8]
+  exp: aten.exp.default(%a) -> %exp pointwise
+    %exp = exp(%a) : f32[4, 8]
+  return %exp
+end
+graph "cond.false"
+  %a = input user "a" : f32[4, 8]
+  neg: aten.neg.default(%a) -> %neg pointwise
+    %neg = neg(%a) : f32[4, 8]
+  return %neg
+end
 softmax: aten.softmax.int(%x, -1) -> %softmax.5 reduce at "net.py":7
   %softmax = amax(%x) {axes = [1]} : f32[4]
   %softmax.1 = reshape(%softmax) : f32[4, 1]
@@ -38,6 +50,10 @@ moves: aten.flip.default(%x) -> %moves.5 move
   %moves.6 = slice_scatter(%x, %moves.5) {dim = 0, start = 0, step = 1} : f32[4, 8]
 unique: aten._unique2.default(%x) -> %unique#0 opaque why "F602"
   %unique#0, %unique#1 = aten._unique2.default(%x) : f32[u0~9], i64[u0~9]
+any: aten.any.default(%cmp) -> %any reduce
+  %any = any(%cmp) {axes = [0, 1]} : b8[]
+cond: higher_order.cond(%any, @"module:cond.true", @"module:cond.false", [%x]) -> %cond opaque why "F603"
+  %cond = higher_order.cond(%any, %x) : f32[4, 8]
 return %softmax.5, %select, %unique#0
 mutate %m <- %softmax.5
 """
@@ -128,6 +144,21 @@ def test_a_good_graph_passes_every_rule() -> None:
         ("mutations fit their inputs", "<- %softmax.5", "<- %softmax.4", "source %softmax.4 is not defined"),
         ("mutations fit their inputs", "<- %softmax.5", "<- %half", "would become bfloat16"),
         ("mutations fit their inputs", "<- %softmax.5", "<- %x\nmutate %m <- %x", "mutated twice"),
+        (
+            "subgraphs are sound",
+            "%neg = neg(%a)",
+            "%neg = neg(%b)",
+            "in 'cond.false': %b is used here but defined",
+        ),
+        ("subgraphs are sound", "return %neg\n", "return %neg\n  mutate %a <- %neg\n", "mutates its inputs"),
+        ("subgraphs are sound", 'cond.false", [%x]', 'cond.true", [%x]', "is run by 2 operators, not by one"),
+        ("subgraphs are sound", ", [%x]) ->", ", [%x, %m]) ->", "but is given float32[4, 8], float32[4, 8]"),
+        (
+            "subgraphs are sound",
+            "return %neg\n",
+            "return %neg, %a\n",
+            "returns float32[4, 8], float32[4, 8], not",
+        ),
     ],
 )
 def test_a_broken_rule_is_named_at_its_operator(rule: str, old: str, new: str, said: str) -> None:

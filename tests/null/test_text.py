@@ -55,6 +55,54 @@ def test_golden_text_reads_and_prints_back() -> None:
     assert g.mutations == (Mutation("x", "relu.1"),)
 
 
+NESTED = """\
+fusebound.graph 1 "branch"
+%p = input user "p" : b8[]
+%x = input user "x" : f32[8]
+graph "cond.true"
+  %a = input user "a" : f32[8]
+  graph "cond.true/inner"
+    %b = input user "b" : f32[8]
+    return %b
+  end
+  exp: aten.exp.default(%a) -> %exp pointwise at "model.py":3
+    %exp = exp(%a) : f32[8]
+  return %exp
+end
+graph "cond.false"
+  %a = input user "a" : f32[8]
+  return %a
+end
+cond: higher_order.cond(%p, @"module:cond.true", @"module:cond.false", [%x]) -> %cond opaque why "F603"
+  %cond = higher_order.cond(%p, %x) : f32[8]
+return %cond
+"""
+
+
+def test_subgraphs_read_and_print_back() -> None:
+    g = parse_graph(NESTED)
+    assert print_graph(g) == NESTED
+    assert list(g.subgraphs) == ["cond.true", "cond.false"]
+    assert list(g.subgraphs["cond.true"].subgraphs) == ["cond.true/inner"]
+    moved = parse_graph(NESTED.replace("model.py", "other.py"))
+    assert moved != g and moved.key == g.key, "lines are no part of the key, in subgraphs either"
+    assert parse_graph(NESTED.replace("exp(%a)", "neg(%a)")).key != g.key
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("  return %a\nend\n", "  return %a\n", "expected 'mutate'"),
+        ('"cond.false"\n', '"cond.true"\n', "the subgraph cond.true is defined twice"),
+        ("  return %exp\n", "", "expected"),
+        ('graph "cond.true"\n', 'graph "cond.true"\n' * 40, "nested more than"),
+    ],
+)
+def test_damaged_subgraphs_are_named(old: str, new: str, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        parse_graph(NESTED.replace(old, new, 1))
+
+
 def test_blank_lines_comments_and_crlf_do_not_matter() -> None:
     noisy = "# a graph\r\n\r\n" + GOLDEN.replace("\n", "  # why\r\n")
     assert parse_graph(noisy) == parse_graph(GOLDEN)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec
+from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputSpec
 
+from fusebound.capture import draws
 from fusebound.capture.classes import boundary
 from fusebound.capture.encode import encode, value_of
 from fusebound.capture.fxnodes import (
@@ -27,6 +29,7 @@ from fusebound.capture.registry import CUSTOM
 from fusebound.capture.source import scope_of, source_of, written_as
 from fusebound.errors import CaptureError
 from fusebound.ir.builder import Builder
+from fusebound.ir.control import MODULE
 from fusebound.ir.graph import Attr, Graph, Mutation, Ref, Token, refs
 
 _KINDS = {
@@ -35,6 +38,7 @@ _KINDS = {
     InputKind.CONSTANT_TENSOR: "const",
     InputKind.USER_INPUT: "user",
 }
+_ROLES = {"higher_order.cond": ("true", "false"), "higher_order.while_loop": ("test", "body")}
 _DATA: tuple[type, ...] = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 _BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 
@@ -44,11 +48,13 @@ Held = str | list[str | None]
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The graph, and what the user's function returns: references to values or constants, flat."""
+    """The graph, what the user's function returns (references to values or constants, flat), and the framework's
+    form of the subgraphs, by name."""
 
     graph: Graph
     returns: tuple[Ref | Any, ...]
     constants: tuple[tuple[str, Any], ...]
+    modules: dict[str, torch.fx.GraphModule]
 
 
 def convert(functional: ExportedProgram, program: ExportedProgram, name: str) -> Converted:
@@ -56,33 +62,63 @@ def convert(functional: ExportedProgram, program: ExportedProgram, name: str) ->
 
     Raises CaptureError (E208) for an input that is neither a tensor nor a plain Python value.
     """
-    return _Converter(functional, program, name).run()
+    return _Converter(functional.graph_module, program.graph_module, name, {}).run(functional)
 
 
 class _Converter:
-    def __init__(self, functional: ExportedProgram, program: ExportedProgram, name: str) -> None:
-        self.program = functional
-        self.originals = {n.name: n for n in program.graph.nodes if n.op == "call_function"}
+    def __init__(
+        self, functional: torch.fx.GraphModule, written: torch.fx.GraphModule, name: str,
+        modules: dict[str, torch.fx.GraphModule],
+    ) -> None:  # fmt: skip
+        self.functional, self.written = functional, written
+        self.originals = {n.name: n for n in written.graph.nodes if n.op == "call_function"}
         self.builder = Builder(name)
         self.env: dict[torch.fx.Node, Held] = {}
         self.constants: dict[torch.fx.Node, Any] = {}
+        self.named: dict[torch.fx.Node, str] = {}
+        self.modules = modules
         self.live = live(functional.graph)
 
-    def run(self) -> Converted:
-        mutated = {o.target for o in self.program.graph_signature.output_specs}
-        placeholders = [n for n in self.program.graph.nodes if n.op == "placeholder"]
-        for node, spec in zip(placeholders, self.program.graph_signature.input_specs, strict=True):
+    def run(self, program: ExportedProgram) -> Converted:
+        """The whole program."""
+        signature = program.graph_signature
+        mutated = {o.target for o in signature.output_specs}
+        placeholders = [n for n in self.functional.graph.nodes if n.op == "placeholder"]
+        for node, spec in zip(placeholders, signature.input_specs, strict=True):
             if isinstance(spec.arg, ConstantArgument):
                 self.constants[node] = spec.arg.value
             elif node in self.live or spec.kind == InputKind.USER_INPUT or spec.target in mutated:
                 self._input(node, spec)
-        for node in self.program.graph.nodes:
-            if node.op == "call_function" and node in self.live:
-                self._call(node)
-        returns, mutations = self._results()
+        self.builder.draws_by_counter = not draws.draws_in_branches(self.functional.graph)
+        self._calls()
+        returns, mutations = self._results(signature.output_specs)
         outputs = [r.id for r in returns if isinstance(r, Ref)]
         baked = tuple((n.name, value) for n, value in self.constants.items())
-        return Converted(self.builder.finish(outputs, mutations), returns, baked)
+        return Converted(self.builder.finish(outputs, mutations), returns, baked, self.modules)
+
+    def subgraph(self) -> Graph | None:
+        """A branch or a loop's body, as a graph of all its operands; None where those are not all tensors, or where a
+        result is no tensor."""
+        self.builder.draws_by_counter = False
+        placeholders = [n for n in self.functional.graph.nodes if n.op == "placeholder"]
+        if not all(isinstance(n.meta.get("val"), torch.Tensor) for n in placeholders):
+            return None
+        for node in placeholders:
+            v = value_of(node.name, node.meta["val"])
+            self.builder.input(v.id, v.shape, v.dtype, v.strides, "user", node.name, v.device)
+            self.env[node] = node.name
+        self._calls()
+        (output,) = (n for n in self.functional.graph.nodes if n.op == "output")
+        results: Any = output.args[0]
+        results = [results] if isinstance(results, torch.fx.Node) else results
+        held = [self._ref(r) if isinstance(r, torch.fx.Node) else r for r in results]
+        outputs = [r.id for r in held if isinstance(r, Ref)]
+        return self.builder.finish(outputs) if len(outputs) == len(held) else None
+
+    def _calls(self) -> None:
+        for node in self.functional.graph.nodes:
+            if node.op == "call_function" and node in self.live:
+                self._call(node)
 
     def _input(self, node: torch.fx.Node, spec: InputSpec) -> None:
         kind = _KINDS.get(spec.kind)
@@ -92,13 +128,13 @@ class _Converter:
         self.builder.input(v.id, v.shape, v.dtype, v.strides, kind, spec.target or node.name, v.device)
         self.env[node] = node.name
 
-    def _results(self) -> tuple[tuple[Any, ...], list[Mutation]]:
-        (output,) = (n for n in self.program.graph.nodes if n.op == "output")
+    def _results(self, specs: Sequence[OutputSpec]) -> tuple[tuple[Any, ...], list[Mutation]]:
+        (output,) = (n for n in self.functional.graph.nodes if n.op == "output")
         by_target = {i.target: i.value for i in self.builder.inputs}
         returns: list[Any] = []
         mutations: list[Mutation] = []
         results: Any = output.args[0]
-        for arg, spec in zip(results, self.program.graph_signature.output_specs, strict=True):
+        for arg, spec in zip(results, specs, strict=True):
             held = self._ref(arg) if isinstance(arg, torch.fx.Node) else arg
             if spec.kind.name.endswith("MUTATION"):
                 assert isinstance(held, Ref) and spec.target is not None
@@ -125,11 +161,16 @@ class _Converter:
             if target == "aten.clone.default" and wrote in IDENTITY_AT_INFERENCE and held is not None:
                 self.env[node] = held
                 return
-        self._operator(node, target, wrote, user_name(node, written))
+        name = self._begin(user_name(node, written))
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            self._nested(node, written, name)
+        self._operator(node, target, wrote, name)
 
     def _operator(self, node: torch.fx.Node, target: str, wrote: str, name: str) -> None:
         """Add the user operator of a call: its primitives, or one node that the framework runs."""
         args, kwargs, val = node.args, node.kwargs, node.meta.get("val")
+        if draws.makes_own_memory(node, target):
+            target, args, kwargs, val = draws.own_memory(node, target, wrote)
         many = isinstance(val, list | tuple)
         vals: list[Any] = [*val] if isinstance(val, list | tuple) else [] if val is None else [val]
         if target == _BATCH_NORM:
@@ -142,14 +183,13 @@ class _Converter:
         encoded = [encode(a, self._ref) for a in args]
         named = [(k, encode(a, self._ref)) for k, a in kwargs.items()]
 
-        name = self._begin(name)
         start = len(self.builder.nodes)
         try:
             found = lower(self.builder, call, self._handle)
         except Unlowered as reason:
             prune(self.builder, start)
             kind, why = boundary(target, reason)
-            outs = self._boundary(call, [*encoded, *(a for _, a in named)], reason)
+            outs = self._boundary(call, [*encoded, *(a for _, a in named)], reason, draws.consumes(node))
         else:
             if len(vals) > 1:
                 kept = [i for i in kept if i in used_outputs(node, self.live)]
@@ -175,10 +215,34 @@ class _Converter:
         """Open the operator under a name that no input has."""
         return self.builder.begin(f"{name}_op" if name in self.builder.values else name)
 
-    def _boundary(self, call: Call, encoded: list[Attr], reason: Unlowered) -> list[str]:
+    def _nested(self, node: torch.fx.Node, written: torch.fx.Node | None, name: str) -> None:
+        """Name the subgraphs that control flow runs (`cond.true`, in it `cond.true/cond_1.false`), and convert those
+        of which it is known how they are run."""
+        inner = [a for a in node.args if isinstance(a, torch.fx.Node) and a.op == "get_attr"]
+        theirs = [a for a in written.args if isinstance(a, torch.fx.Node)] if written is not None else []
+        theirs = [a for a in theirs if a.op == "get_attr"]
+        roles = _ROLES.get(target_name(node.target), tuple(str(i) for i in range(len(inner))))
+        path = f"{self.builder.name}/" if self.builder.name in self.modules else ""
+        made: dict[str, Graph | None] = {}
+        for a, original, role in zip(
+            inner, theirs if len(theirs) == len(inner) else inner, roles, strict=True
+        ):
+            label = self.named[a] = f"{path}{name}.{role}"
+            module = self.functional.get_submodule(str(a.target))
+            assert isinstance(module, torch.fx.GraphModule)
+            self.modules[label] = module
+            before = self.written.get_submodule(str(original.target)) if original is not a else module
+            assert isinstance(before, torch.fx.GraphModule)
+            if target_name(node.target) in _ROLES:
+                made[label] = _Converter(module, before, label, self.modules).subgraph()
+        known = {label: g for label, g in made.items() if g is not None}
+        if len(known) == len(made):
+            self.builder.subgraphs.update(known)
+
+    def _boundary(self, call: Call, encoded: list[Attr], reason: Unlowered, drawing: bool) -> list[str]:
         operands = tuple(dict.fromkeys(r for a in encoded for r in refs(a)))
         custom = CUSTOM.get(call.target)
-        attrs: dict[str, Attr] = {"reason": str(reason)}
+        attrs: dict[str, Attr] = {"reason": str(reason)} | ({"draws": True} if drawing else {})
         if custom is not None and custom.maps:
             attrs["maps"] = custom.shown
         return list(self.builder.opaque(call.target, operands, call.results, **attrs))
@@ -196,7 +260,7 @@ class _Converter:
 
     def _ref(self, node: torch.fx.Node) -> Attr:
         if node.op == "get_attr":
-            return Token(f"module:{node.target}")
+            return Token(MODULE + self.named[node])
         if node in self.constants:
             return self.constants[node]
         held = self.env[node]

@@ -12,6 +12,7 @@ import torch
 
 from fusebound.capture.encode import decode, words
 from fusebound.errors import FormatError
+from fusebound.ir.control import MODULE
 from fusebound.ir.graph import Attr, Ref, Token, UserOp, refs
 
 Prepared = Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -70,7 +71,15 @@ def schema(target: str) -> torch.FunctionSchema:
     return op._schema
 
 
-def prepare(op: UserOp, modules: Mapping[str, torch.nn.Module] | None = None) -> Prepared:
+def is_alias(op: UserOp) -> bool:
+    """Whether an operator without primitives returns a view: its schema says so."""
+    target = split_target(op.target)[0]
+    if op.kind != "opaque" or not target.startswith("aten."):
+        return False
+    return any(r.alias_info is not None for r in schema(target).returns)
+
+
+def prepare(op: UserOp, modules: Mapping[str, Callable[..., Any]] | None = None) -> Prepared:
     """A callable that takes the values of `inputs_of(op)`, in that order, and returns the outputs of `op`.
 
     `modules` holds the submodules that control flow calls, by name.
@@ -104,23 +113,25 @@ def inputs_of(op: UserOp) -> tuple[str, ...]:
 
 
 def call(
-    op: UserOp, env: Mapping[str, Any], modules: Mapping[str, torch.nn.Module] | None = None
+    op: UserOp, env: Mapping[str, Any], modules: Mapping[str, Callable[..., Any]] | None = None
 ) -> tuple[Any, ...]:
     """Run the operator on values looked up by id."""
     return prepare(op, modules)([env[i] for i in inputs_of(op)])
 
 
 def _slot(
-    a: Attr, position: Mapping[str, int], modules: Mapping[str, torch.nn.Module], as_tuple: bool
+    a: Attr, position: Mapping[str, int], modules: Mapping[str, Callable[..., Any]], as_tuple: bool
 ) -> Callable[[Sequence[Any]], Any]:
     """A getter for one argument: constants are decoded once, here."""
     match a:
         case Ref(id):
             return operator.itemgetter(position[id])
-        case Token(name) if name.startswith("module:"):
-            if name[7:] not in modules:
-                raise FormatError(f"the graph does not carry the submodule {name[7:]!r}", code="E114")
-            module = modules[name[7:]]
+        case Token(name) if name.startswith(MODULE):
+            if name.removeprefix(MODULE) not in modules:
+                raise FormatError(
+                    f"the graph does not carry the submodule {name.removeprefix(MODULE)!r}", code="E114"
+                )
+            module = modules[name.removeprefix(MODULE)]
             return lambda _: module
         case tuple() if refs(a) or as_tuple:
             parts = [_slot(i, position, modules, as_tuple) for i in a]

@@ -77,7 +77,7 @@ def _captured(
     return Captured(
         converted.graph, program, functional, fn, converted.constants, converted.returns,
         spec.in_spec, spec.out_spec, tuple(kwargs), tuple(n if n in ids else None for n in users),
-        dict(functional.graph_module.named_children()), dict(_state(converted.graph, module, functional)),
+        converted.modules, dict(_state(converted.graph, module, functional)),
     )  # fmt: skip
 
 

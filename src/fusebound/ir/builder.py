@@ -63,6 +63,8 @@ class Builder:
         self.user_ops: list[UserOp] = []
         self.inputs: list[Input] = []
         self._user: str = ""
+        self.subgraphs: dict[str, Graph] = {}
+        self.draws_by_counter = True
         self._names: set[str] = set()
 
     def unique(self, stem: str) -> str:
@@ -147,7 +149,7 @@ class Builder:
     def finish(self, outputs: Sequence[str], mutations: Sequence[Mutation] = ()) -> Graph:
         return Graph(
             self.name, tuple(self.inputs), dict(self.values), tuple(self.nodes),
-            tuple(self.user_ops), tuple(outputs), tuple(mutations),
+            tuple(self.user_ops), tuple(outputs), tuple(mutations), dict(self.subgraphs),
         )  # fmt: skip
 
     def _node_id(self) -> str:

@@ -45,6 +45,11 @@ class Line:
         kinds = [self.peek(k).kind for k in range(4)]
         return kinds[:3] == ["value", "mark", "name"] and self.peek(2).text == "input" and kinds[3] != "mark"
 
+    def is_subgraph(self) -> bool:
+        """`graph "name"`: the subgraph's own lines follow."""
+        first, second = self.peek(), self.peek(1)
+        return (first.kind, first.text) == ("name", "graph") and second.kind == "string"
+
     def expected(self, what: str) -> FormatError:
         """A FormatError that says what should stand here, and what does."""
         return self.error(self.peek(), f"expected {what}, found {self.peek()}")

@@ -39,7 +39,10 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A framework constant in an argument list, by name: `torch.float32`, `cpu`, `torch.strided`."""
+    """A framework constant in an argument list, by name: `torch.float32`, `cpu`, `torch.strided`.
+
+    `module:cond.true` names a subgraph, for the operators of control flow.
+    """
 
     name: str
 
@@ -167,7 +170,8 @@ class Mutation:
 class Graph:
     """An SSA graph in topological order: `ir.builder.Builder` builds one, `ir.spec.verify` checks one.
 
-    `outputs` are value ids, a value as often as it is returned.
+    `outputs` are value ids, a value as often as it is returned. `subgraphs` are what operators of control flow run,
+    by the name in their arguments (`cond.true`): graphs of their own, whose inputs are the operator's operands.
     """
 
     name: str
@@ -180,6 +184,7 @@ class Graph:
 
     @cached_property
     def node(self) -> dict[str, Node]:
+    subgraphs: Mapping[str, Graph] = field(default_factory=dict[str, "Graph"])
         """Nodes by id."""
         return {n.id: n for n in self.nodes}
 
@@ -229,8 +234,13 @@ class Graph:
         """A content hash that plans carry to recognise their graph; files and lines are no part of it."""
         from fusebound.ir.text import print_graph
 
-        placeless = replace(self, user_ops=tuple(replace(u, source=Source()) for u in self.user_ops))
-        return hashlib.sha256(print_graph(placeless).encode()).hexdigest()[:16]
+        return hashlib.sha256(print_graph(_placeless(self)).encode()).hexdigest()[:16]
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
+
+
+def _placeless(g: Graph) -> Graph:
+    """The graph without files and lines."""
+    ops = tuple(replace(u, source=Source()) for u in g.user_ops)
+    return replace(g, user_ops=ops, subgraphs={k: _placeless(s) for k, s in g.subgraphs.items()})

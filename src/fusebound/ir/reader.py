@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fusebound.ir.cursor import Line
+from fusebound.ir.cursor import MAX_DEPTH, Line
 from fusebound.ir.graph import Graph, Input, Mutation, Node, Source, UserOp, Value
 from fusebound.ir.lex import Lexeme, Text
 
@@ -28,18 +28,31 @@ class _Parser:
     user_ops: list[UserOp] = field(default_factory=list[UserOp])
     outputs: tuple[str, ...] | None = None
     mutations: list[Mutation] = field(default_factory=list[Mutation])
+    subgraphs: dict[str, Graph] = field(default_factory=dict[str, Graph])
 
     def graph(self) -> Graph:
-        started = False
-        for row in range(len(self.text.lines)):
+        """The graph that fills the whole text."""
+        self._read(0, nested=0)
+        return self._made()
+
+    def _read(self, row: int, nested: int) -> int:
+        """Read statements from `row` on, to the end of the text or, in a subgraph, to its `end`; the next row."""
+        started = bool(nested)
+        while row < len(self.text.lines):
             line = Line(self.text, row)
+            row += 1
             if line.peek().kind == "end":
                 continue
             if not started:
                 self._title(line)
                 started = True
             elif self.outputs is not None:
+                if nested and line.accept("end"):
+                    line.end()
+                    return row
                 self._mutation(line)
+            elif line.is_subgraph():
+                row = self._subgraph(line, row, nested)
             else:
                 self._statement(line)
             line.end()
@@ -48,10 +61,28 @@ class _Parser:
             raise self.text.error(last, 0, 'no graph here: the first line must be: fusebound.graph 1 "name"')
         if self.outputs is None:
             raise self.text.error(last, 0, "the text ends without a return statement")
+        if nested:
+            raise self.text.error(last, 0, "the text ends inside a subgraph: `end` is missing")
+        return row
+
+    def _made(self) -> Graph:
         return Graph(
             self.name, tuple(self.inputs), self.values, tuple(self.nodes), tuple(self.user_ops),
-            self.outputs, tuple(self.mutations),
+            self.outputs or (), tuple(self.mutations), self.subgraphs,
         )  # fmt: skip
+
+    def _subgraph(self, line: Line, row: int, nested: int) -> int:
+        """`graph "name"`, the statements of a graph, `end`; the row after it."""
+        line.next()
+        at = line.take("string")
+        if at.text in self.subgraphs:
+            raise line.error(at, f"the subgraph {at.text} is defined twice")
+        if nested >= MAX_DEPTH:
+            raise line.error(at, f"subgraphs nested more than {MAX_DEPTH} deep")
+        inner = _Parser(self.text, at.text)
+        row = inner._read(row, nested + 1)
+        self.subgraphs[at.text] = inner._made()
+        return row
 
     def _title(self, line: Line) -> None:
         line.word("fusebound.graph")

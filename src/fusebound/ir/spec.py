@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fusebound.errors import GraphError
+from fusebound.ir.control import MODULE, subgraphs_fit
 from fusebound.ir.dtypes import DTYPES
-from fusebound.ir.graph import Graph, Node, UserOp, refs
+from fusebound.ir.graph import Graph, Node, Token, UserOp, refs
 from fusebound.ir.ops import CLASSES, OPS
 from fusebound.ir.primitive import attr_faults, dtype_faults, shape_faults
 from fusebound.ir.text import print_graph, print_node, print_user_op
@@ -34,11 +35,19 @@ def verify(g: Graph) -> None:
 
     Later rules may rely on earlier ones, so rules after the first broken one are not run.
     """
-    for name, rule in RULES.items():
+    title, faults = _broken(g)
+    if faults:
+        raise GraphError(
+            f"{faults[0].message} (rule '{title}')\n{_annotated(g, faults)}", where=_where(g, faults[0])
+        )
+
+
+def _broken(g: Graph) -> tuple[str, list[Fault]]:
+    """The first broken rule with its faults; no faults where all hold."""
+    for title, rule in RULES.items():
         if faults := list(rule(g)):
-            raise GraphError(
-                f"{faults[0].message} (rule '{name}')\n{_annotated(g, faults)}", where=_where(g, faults[0])
-            )
+            return title, faults
+    return "", []
 
 
 def _where(g: Graph, fault: Fault) -> str:
@@ -189,6 +198,29 @@ def mutations_fit(g: Graph) -> Iterator[Fault]:
         seen.add(m.target)
 
 
+def subgraphs_are_sound(g: Graph) -> Iterator[Fault]:
+    """Every subgraph keeps these rules itself, mutates nothing, and fits the one operator that runs it."""
+    runs: dict[str, list[UserOp]] = {name: [] for name in g.subgraphs}
+    for u in g.user_ops:
+        for a in u.args:
+            if isinstance(a, Token) and a.name.removeprefix(MODULE) in runs:
+                runs[a.name.removeprefix(MODULE)].append(u)
+    for name, sub in g.subgraphs.items():
+        at = runs[name][0] if runs[name] else None
+        if len(runs[name]) != 1:
+            yield Fault(f"the subgraph {name!r} is run by {len(runs[name])} operators, not by one", at)
+        if sub.name != name:
+            yield Fault(f"the subgraph {name!r} calls itself {sub.name!r}", at)
+        if sub.mutations:
+            yield Fault(f"the subgraph {name!r} mutates its inputs", at)
+        title, faults = _broken(sub)
+        if faults:
+            yield Fault(f"in {name!r}: {faults[0].message} (rule '{title}')", at)
+            return
+    for u in g.user_ops:
+        yield from (Fault(message, u) for message in subgraphs_fit(g, u))
+
+
 RULES: dict[str, Rule] = {
     "names are unique": names_are_unique,
     "values are defined before use": values_are_defined,
@@ -201,6 +233,7 @@ RULES: dict[str, Rule] = {
     "shapes": _per_primitive(shape_faults, "Shapes are those that the builder infers."),
     "results are defined": results_are_defined,
     "mutations fit their inputs": mutations_fit,
+    "subgraphs are sound": subgraphs_are_sound,
 }
 """Every rule by name, in the order in which `verify` runs them."""
 

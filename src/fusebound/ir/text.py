@@ -24,17 +24,28 @@ __all__ = ["parse_graph", "print_graph", "print_node", "print_type", "print_user
 
 def print_graph(g: Graph) -> str:
     """The text of a graph, one statement a line, ending in a newline. Total: broken graphs print too."""
-    return "\n".join(chain(_header(g), _body(g), _footer(g))) + "\n"
+    return "\n".join((f"fusebound.graph 1 {lex.quote(g.name)}", *_statements(g))) + "\n"
+
+
+def _statements(g: Graph) -> Iterator[str]:
+    return chain(_header(g), _subgraphs(g), _body(g), _footer(g))
 
 
 def _header(g: Graph) -> Iterator[str]:
-    yield f"fusebound.graph 1 {lex.quote(g.name)}"
     for i in g.inputs:
         yield print_input(g, i)
     defined = {i.value for i in g.inputs} | {v for n in g.nodes for v in n.outputs}
     for v in g.values:
         if v not in defined:
             yield f"value {_ref(v)} : {_typed(g, v)}"
+
+
+def _subgraphs(g: Graph) -> Iterator[str]:
+    """What control flow runs: the statements of each subgraph between `graph "name"` and `end`."""
+    for name, sub in g.subgraphs.items():
+        yield f"graph {lex.quote(name)}"
+        yield from ("  " + line for line in _statements(sub))
+        yield "end"
 
 
 def _body(g: Graph) -> Iterator[str]:
