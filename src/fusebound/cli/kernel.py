@@ -24,7 +24,7 @@ STAGES = {"tile": "source", "llvm": "llvm", "asm": "asm"}
 @click.option("--what", type=click.Choice(tuple(STAGES)), default="tile", help="Which stage to show.")
 @with_options(MODEL, PLAN, OUTPUT)
 def command(options: Options, model: str, group: str | None, what: str) -> None:
-    """Show the kernels that fusebound generates for MODEL, with your operators as comments."""
+    """Show the kernels that fusebound generates for MODEL: your operators as comments, and the order of each sum."""
     session = Session(model, options)
     ids = [g.id for g in session.plan.groups if g.is_kernel]
     if group is not None and group not in ids:
@@ -41,10 +41,11 @@ def command(options: Options, model: str, group: str | None, what: str) -> None:
 
 
 def text(id: str, kernel: Kernel, what: str) -> str:
-    """A kernel's listing with a line of facts above it."""
+    """A kernel's listing with a line of facts above it, and one for the order of each sum."""
     sign = {"tile": "#", "llvm": ";", "asm": "#"}[what]
     source = "from the cache" if kernel.cached else f"compiled in {1e3 * kernel.compile_s:.0f} ms"
-    return f"{sign} group {id}: {kernel.name}, {source}\n{_stage(kernel, what)}"
+    orders = "".join(f"{sign} order of {o}\n" for o in kernel.orders)
+    return f"{sign} group {id}: {kernel.name}, {source}\n{orders}{_stage(kernel, what)}"
 
 
 def _stage(kernel: Kernel, what: str) -> str:
@@ -59,5 +60,6 @@ def _record(id: str, kernel: Kernel, what: str) -> dict[str, object]:
         "outputs": list(kernel.outputs),
         "cached": kernel.cached,
         "resources": asdict(kernel.resources),
+        "orders": [str(o) for o in kernel.orders],
         what: _stage(kernel, what),
     }

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fusebound.analysis.space import Refusal, unify
-from fusebound.codegen import annotations, cache, jit, llvm, lower, spec, tile
+from fusebound.codegen import annotations, cache, jit, llvm, lower, order, spec, tile
 from fusebound.codegen.assembly import Resources, resources
 from fusebound.errors import BuildError
 from fusebound.ir.graph import Graph
@@ -62,6 +62,11 @@ class Kernel:
     def source(self) -> str:
         """The tile program as text."""
         return tile.show(self.program)
+
+    @cached_property
+    def orders(self) -> tuple[order.Order, ...]:
+        """In which order each sum and product is added up, whatever the number of threads."""
+        return tuple(order.orders(self.program))
 
     @cached_property
     def asm(self) -> str:

@@ -36,8 +36,6 @@ FRESH = ".fresh"
 """Suffix of the form for outputs in untouched memory: its zeroed pages lie in cache, where ordinary stores hit."""
 PAGE = 4096
 """Bytes ahead that large kernels prefetch: a page fault of the output stops the hardware's own prefetching."""
-HEAVY = 16
-"""Statements above which a loop body is not unrolled: registers would run out."""
 
 
 def emit(k: Kernel, *, large: bool, isa: frozenset[str] = frozenset(), annotate: bool = False) -> str:
@@ -183,8 +181,8 @@ class _Tiles:
             self._body(s.body, _Env({**env.vars, s.var: it.index}, dict(env.regs), env.copy))
 
     def _vector_loop(self, s: Loop, env: _Env) -> None:
-        """Full vectors, several at once where the body is light; then one masked vector for what is left."""
-        width, times = self.k.lanes, self._unroll(s)
+        """Full vectors, several at once as the loop says; then one masked vector for what is left."""
+        width, times = self.k.lanes, s.copies
         fn = self.fn
         lo, hi = self._bounds(s)
         at = lo
@@ -209,19 +207,12 @@ class _Tiles:
             self._body(s.body, _Env({**env.vars, s.var: at}, dict(env.regs), 0))
             fn.active = None
 
-    def _unroll(self, s: Loop) -> int:
-        light = list(statements(s.body))
-        if any(isinstance(x, (Pass, Loop)) for x in light) or s.hi - s.lo < 4 * self.k.lanes:
-            return 1
-        return 4 if len(light) <= 4 else 2 if len(light) <= HEAVY else 1
-
     # reductions
 
     def _pass(self, s: Pass, env: _Env) -> None:
-        copies = max(
-            (self._unroll(x) for x in statements(s.body) if isinstance(x, Loop) and x.vector), default=1
-        )
-        self.inner_vector = any(isinstance(x, Loop) and x.vector for x in statements(s.body))
+        vectors = [x for x in statements(s.body) if isinstance(x, Loop) and x.vector]
+        copies = max((x.copies for x in vectors), default=1)
+        self.inner_vector = bool(vectors)
         for a in s.accumulators:
             cells = [reduction.start(self.fn, a, self.width) for _ in range(copies)]
             self.accs[a.id] = (a, cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import prod
 
 from fusebound.analysis.numerics import kept_roundings
@@ -15,6 +15,9 @@ from fusebound.codegen.sites import Needed, Site, Walker
 from fusebound.ir.graph import Graph, Node
 from fusebound.ir.maps import Affine, Index
 from fusebound.ir.ops import OPS
+
+HEAVY = 16
+"""Statements above which a loop body is not unrolled: registers would run out."""
 
 
 def lower(
@@ -190,7 +193,15 @@ class _Lowering:
         self.scopes.append({})
         self._level(inside, looped[1:], bound | {v}, ranges, blocked)
         self.scopes.pop()
-        body.append(tile.Loop(v, *ranges[v], v == self.loops.vector, v in blocked, tuple(inside)))
+        body.append(self._loop(v, ranges, v in blocked, inside))
+
+    def _loop(
+        self, v: int, ranges: Mapping[int, tuple[int, int]], blocked: bool, body: list[tile.Stmt]
+    ) -> tile.Loop:
+        lo, hi = ranges[v]
+        vector = v == self.loops.vector
+        copies = unrolled(body, (hi - lo) // self.lanes) if vector else 1
+        return tile.Loop(v, lo, hi, vector, blocked, tuple(body), copies)
 
     def _hoist(self, body: list[tile.Stmt], depth: int, bound: frozenset[int]) -> None:
         for w in self.region.walkers:
@@ -255,7 +266,7 @@ class _Lowering:
             self._row(inside, w, depth, looped[1:], bound | {v}, ranges, accs, kept)
             self.scopes.pop()
             if any(isinstance(s, (tile.Store, tile.Accumulate, tile.Loop)) for s in inside):
-                body.append(tile.Loop(v, *ranges[v], v == self.loops.vector, False, tuple(inside)))
+                body.append(self._loop(v, ranges, False, inside))
             return
         for r, acc in accs.items():
             src = self._site(body, w, w.reduced(r), kept)
@@ -355,6 +366,14 @@ class _Lowering:
         rest = [c for v, c in offset.terms if v != self.loops.vector]
         low = [r for cut in (self.space.cuts.get(v, ()) for v in self.space.cuts) for r in cut]
         return all(c % self.lanes == 0 for c in (offset.const, *rest, *low))
+
+
+def unrolled(body: Iterable[tile.Stmt], vectors: int) -> int:
+    """How many vectors of a loop of so many run at once: more where the body is light, one where loops are inside."""
+    light = list(tile.statements(body))
+    if any(isinstance(x, (tile.Pass, tile.Loop)) for x in light) or vectors < 4:
+        return 1
+    return 4 if len(light) <= 4 else 2 if len(light) <= HEAVY else 1
 
 
 def _int(a: object) -> int:

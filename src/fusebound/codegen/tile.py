@@ -136,7 +136,11 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """for var in range(lo, hi); a blocked loop covers only its tile's block; `vector` runs lanes at once."""
+    """for var in range(lo, hi); a blocked loop covers only its tile's block; `vector` runs lanes at once.
+
+    A vector loop takes `copies` vectors a step, each with accumulators of its own, then single vectors, then a
+    masked one for what is left.
+    """
 
     var: int
     lo: int
@@ -144,6 +148,7 @@ class Loop:
     vector: bool
     blocked: bool
     body: tuple[Stmt, ...]
+    copies: int = 1
 
 
 Stmt = Load | Apply | Const | Iota | Keep | Recall | Accumulate | Finish | Store | Pass | Loop
@@ -235,7 +240,8 @@ def _show(body: Iterable[Stmt], k: Kernel, pad: str) -> list[str]:
         match s:
             case Loop():
                 kind = "vector for" if s.vector else "for"
-                lines.append(f"{pad}{kind} i{s.var} in {'block of ' if s.blocked else ''}{s.lo}:{s.hi}")
+                times = f", {s.copies} vectors at once" if s.copies > 1 else ""
+                lines.append(f"{pad}{kind} i{s.var} in {'block of ' if s.blocked else ''}{s.lo}:{s.hi}{times}")
                 lines += _show(s.body, k, pad + "  ")
             case Pass():
                 accs = ", ".join(f"a{a.id} = {a.kind}<{a.dtype}>" for a in s.accumulators)

@@ -1,0 +1,136 @@
+"""The order in which a tile program adds: declared as data, so that it can be shown and held against the kernel.
+
+One accumulator is `copies` vectors of `lanes` partial results. An unrolled loop deals its points to the copies in
+turn, a vector at a time; what is left goes to the first copy. At the end neighbouring copies are combined pair by
+pair, then the lower half of the lanes with the upper half until one is left. This is the order of
+`llvm._vector_loop` and `reduction.finish`, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fusebound.codegen.tile import Accumulate, Accumulator, Finish, Kernel, Loop, Pass, Stmt, statements
+
+Tree = int | tuple["Tree", "Tree"]
+"""A sum: one element by its place in the row, or two sums added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How `accumulator` combines `elements` values: `lanes` is 1 where every lane has a row of its own.
+
+    `sweep` are the statements of its pass; an element's place is its position in the loops over the row, the last of
+    which is innermost. `note` names the user's operator.
+    """
+
+    accumulator: Accumulator
+    note: str
+    elements: int
+    lanes: int
+    copies: int
+    sweep: tuple[Stmt, ...]
+
+    def __str__(self) -> str:
+        a = self.accumulator
+        head = f"a{a.id} {a.kind} of {self.elements}" + (f" ({self.note})" if self.note else "")
+        if self.lanes == 1:
+            return f"{head}: one after another, each lane a row of its own"
+        cells = f"{self.copies} vectors of {self.lanes} lanes" if self.copies > 1 else f"{self.lanes} lanes"
+        pairs = "vectors pair by pair, then " if self.copies > 1 else ""
+        return f"{head}: {cells}, one after another in each; {pairs}lower with upper half of the lanes"
+
+    def tree(self, places: Container[int] | None = None) -> Tree | None:
+        """The sum as a binary tree over places, all or some; None for no elements."""
+        cells: dict[tuple[int, int], Tree] = {}
+        for cell, place in self._visits(self.sweep, {}, 0):
+            if places is None or place in places:
+                cells[cell] = (cells[cell], place) if cell in cells else place
+        vectors = [[cells.get((c, i)) for i in range(self.lanes)] for c in range(self.copies)]
+        while len(vectors) > 1:
+            vectors = [
+                [_sum(x, y) for x, y in zip(a, b, strict=True)]
+                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+            ]
+        lanes = vectors[0]
+        while len(lanes) > 1:
+            half = len(lanes) // 2
+            lanes = [_sum(x, y) for x, y in zip(lanes[:half], lanes[half:], strict=True)]
+        return lanes[0]
+
+    def _visits(
+        self, body: Iterable[Stmt], at: dict[int, tuple[int, int]], cell: int
+    ) -> Iterator[tuple[tuple[int, int], int]]:
+        """(copy, lane) and place of every element, in the order in which they are taken in.
+
+        `at` holds a point of the loops around: its position and the loop's size.
+        """
+        for s in body:
+            match s:
+                case Loop() if s.vector and self.lanes > 1:
+                    for i, (copy, lane) in enumerate(_dealt(s, self.lanes)):
+                        at[s.var] = (s.lo + i, self._extent(s.var))
+                        yield from (((copy, lane), place) for _, place in self._visits(s.body, at, copy))
+                    at.pop(s.var, None)
+                case Loop():
+                    for i in range(s.lo, s.hi):
+                        at[s.var] = (i, self._extent(s.var))
+                        yield from self._visits(s.body, at, cell)
+                    at.pop(s.var, None)
+                case Accumulate() if s.acc == self.accumulator.id:
+                    place = 0
+                    for i, n in at.values():
+                        place = place * n + i
+                    yield (cell, 0), place
+                case _:
+                    pass
+
+    def _extent(self, var: int) -> int:
+        return max(s.hi for s in statements(self.sweep) if isinstance(s, Loop) and s.var == var)
+
+
+def _dealt(loop: Loop, lanes: int) -> Iterator[tuple[int, int]]:
+    """The copy and the lane of each point of a vector loop."""
+    n = loop.hi - loop.lo
+    block = lanes * loop.copies
+    for i in range(n):
+        yield (i % block // lanes if i < n - n % block else 0), i % lanes
+
+
+def _sum(x: Tree | None, y: Tree | None) -> Tree | None:
+    """What an accumulator holds that has taken nothing in changes no sum."""
+    if x is None or y is None:
+        return y if x is None else x
+    return (x, y)
+
+
+def orders(k: Kernel) -> Iterator[Order]:
+    """The order of every sum and product of the program, nest by nest."""
+    for nest in k.nests:
+        found = list(statements(nest.body))
+        notes = {s.acc: s.note for s in found if isinstance(s, Finish)}
+        for s in found:
+            if isinstance(s, Pass):
+                sums = (a for a in s.accumulators if a.kind in ("sum", "prod"))
+                yield from (_order(s, a, notes.get(a.id, ""), k.lanes) for a in sums)
+
+
+def _order(p: Pass, a: Accumulator, note: str, lanes: int) -> Order:
+    vectors = [s for s in statements(p.body) if isinstance(s, Loop) and s.vector]
+    copies = max((s.copies for s in vectors), default=1)
+    return Order(a, note, _points(p.body, a.id), lanes if vectors else 1, copies, p.body)
+
+
+def _points(body: Sequence[Stmt], acc: int) -> int:
+    """How many values an accumulator takes in."""
+    total = 0
+    for s in body:
+        match s:
+            case Loop():
+                total += (s.hi - s.lo) * _points(s.body, acc)
+            case Accumulate():
+                total += s.acc == acc
+            case _:
+                pass
+    return total
