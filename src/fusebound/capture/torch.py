@@ -15,7 +15,8 @@ from torch.export import ExportedProgram, _trace
 from fusebound.capture.captured import Captured, Getter
 from fusebound.capture.convert import Converted, convert
 from fusebound.capture.decompose import decompose
-from fusebound.capture.overlap import check_in_place, overlapping_mutation, separated
+from fusebound.capture.in_place import check_in_place, show_aliases
+from fusebound.capture.overlap import overlapping_mutation, separated
 from fusebound.capture.source import full_stacks
 from fusebound.capture.traps import watched
 from fusebound.capture.wrap import wrap
@@ -43,6 +44,7 @@ def capture(
     with _LOCK, _quiet(), torch.no_grad(), full_stacks(), watched(fn, module):
         program = torch.export.export(module, apart, apart_kwargs or None, strict=False)
         check_in_place(program.graph)
+        show_aliases(program.graph_module)
         functional = decompose(program)
         converted = convert(functional, program, name or _name_of(fn))
     captured = _captured(fn, module, program, functional, converted, kwargs)

@@ -12,13 +12,16 @@ from typing import Any
 import torch
 
 from fusebound.analysis.alias import is_view
+from fusebound.analysis.draws import counted
 from fusebound.capture.captured import Captured
+from fusebound.capture.replay import is_alias
 from fusebound.codegen.build import Kernel
 from fusebound.errors import UsageError
 from fusebound.ir.graph import Graph, Input, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.binding import binder, is_kind, kind, positional, result
+from fusebound.runtime.seed import draw_seed
 from fusebound.runtime.steps import Step, framework_step, kernel_step, restride, same_layout
 
 
@@ -36,7 +39,8 @@ class Executable:
     """Runs a plan. Call it like the user's function; it must be called with inputs of the captured kind.
 
     `kernels` are in execution order; `poison` fills every buffer that a kernel writes with NaN (or a large integer)
-    before it runs, so that an element that is not written shows.
+    before it runs, so that an element that is not written shows. `draws_by_counter` says that random numbers derive
+    from a seed of each call, not from the framework's draws.
     """
 
     def __init__(
@@ -51,6 +55,9 @@ class Executable:
         self._slot = {v: i for i, v in enumerate(graph.values)}
         self._inputs = [self._slot[v] for v in graph.input_ids]
         self._kinds = [kind(graph.values[v]) for v in graph.input_ids]
+        self.draws_by_counter = bool(graph.seed) and plan.numerics != "eager"
+        read = {v for k in self.kernels for v in k.inputs}
+        self._seed = self._slot[graph.seed] if graph.seed in read else -1
         self._positional, self._bind, self._result = positional(captured), binder(captured), result(captured)
         targets = {m.source: m.target for m in graph.mutations}
         direct = self._direct_values = self._direct(graph, plan, kernels)
@@ -58,6 +65,8 @@ class Executable:
         for group in plan.groups:
             if group.id in kernels:
                 step = kernel_step(graph, kernels[group.id], self._slot, direct, self)
+            elif self.draws_by_counter and counted(graph, graph.user[group.users[0]]):
+                step = _idle  # every other such draw is in a kernel: nobody reads this one
             else:
                 step = framework_step(graph, graph.user[group.users[0]], self._slot, captured)
             self._steps.append((group, step))
@@ -147,11 +156,14 @@ class Executable:
     def duels(self, inputs: Sequence[Any]) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
         """Walk through the plan once; for every kernel group, yield two ways to compute it where its inputs are ready:
         the kernel, and its operators through the framework. The kernel's results are kept. Groups that write into
-        an input are run but not offered."""
+        an input are run but not offered, nor are groups that draw random numbers: no framework operator draws the
+        same."""
         env = self._start(inputs)
         graph = self.captured.graph
         for (group, step), drop in zip(self._steps, self._drop, strict=True):
-            if group.is_kernel and not any(v in self._direct_values for v in group.outputs):
+            draws = any(counted(graph, graph.user[u]) for u in group.users)
+            written = any(v in self._direct_values for v in group.outputs)
+            if group.is_kernel and not draws and not written:
                 apart = [framework_step(graph, graph.user[u], self._slot, self.captured) for u in group.users]
                 scratch = list(env)
                 yield group.id, partial(step, env), partial(_run_all, apart, scratch)
@@ -163,6 +175,8 @@ class Executable:
         env: list[Any] = [None] * len(self._slot)
         for slot, value in zip(self._inputs, inputs, strict=True):
             env[slot] = value
+        if self._seed >= 0:
+            env[self._seed] = draw_seed()
         return env
 
     def _finish(self, env: list[Any]) -> list[Any]:
@@ -204,6 +218,10 @@ class Executable:
         return drops
 
 
+def _idle(env: list[Any]) -> None:
+    """No step."""
+
+
 def _run_all(steps: Sequence[Step], env: list[Any]) -> None:
     for step in steps:
         step(env)
@@ -217,7 +235,7 @@ def _lost_views(graph: Graph, plan: Plan) -> list[UserOp]:
     found: set[str] = set()
     for v in set(graph.outputs) - sources:
         chain: list[str] = []
-        while (n := graph.producer.get(v)) and is_view(graph, graph.user[n.user]):
+        while (n := graph.producer.get(v)) and (is_view(graph, u := graph.user[n.user]) or is_alias(u)):
             chain.append(n.user)
             v = graph.members[n.user][0].inputs[0]
             if v in sources or (v in graph.outputs and not inside.isdisjoint(chain)):

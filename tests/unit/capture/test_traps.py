@@ -181,6 +181,29 @@ def test_in_place_on_its_own_transpose() -> None:
 def test_in_place_on_a_shifted_slice_and_an_expanded_tensor() -> None:
     refused("E206", lambda a: a[1:].add_(a[:-1]), torch.randn(5))
     refused("E206", lambda a: a.expand(4, 3).add_(1), torch.randn(3))
+    refused("E206", lambda a: a.expand(4, 3)[0].add_(1), torch.randn(3))
+    refused("E206", lambda a: a.unfold(0, 2, 1)[:, 0].add_(1), torch.randn(3))
+    refused("E206", lambda a: torch.add(a[:-1], 1, out=a[1:]), torch.randn(5))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a: a.t_(),
+        lambda a: a.mul_(2).transpose_(0, 1),
+        lambda a: a.to(a.dtype).swapaxes_(0, 1),
+        lambda a: a.type_as(a).t_(),
+    ],
+)  # fmt: skip
+def test_an_argument_changes_its_shape(fn: Callable[..., Any]) -> None:
+    x = torch.randn(3, 3)
+    assert "shape of an argument" in refused("E202", fn, x).what
+    assert x.shape == (3, 3)
+
+
+def test_a_view_changes_its_own_shape() -> None:
+    captured = capture(lambda a: a[1:].unsqueeze_(0) * 2, (torch.randn(5),))
+    assert [captured.graph.values[v].shape for v in captured.graph.outputs] == [(1, 4)]
 
 
 def test_in_place_with_itself_is_fine() -> None:

@@ -67,11 +67,35 @@ def swapped(x: torch.Tensor) -> Any:
     return x * 2
 
 
+def of_its_own_type(x: torch.Tensor) -> Any:
+    y = x.type_as(x)
+    y.mul_(2).add_(1)
+    return y, x * 3
+
+
+def through_dropout(x: torch.Tensor) -> Any:
+    y = torch.nn.functional.dropout(x, 0.5, training=False)
+    y.mul_(2).add_(1)
+    return y, x * 3
+
+
+def diagonal_of_written(x: torch.Tensor) -> Any:
+    x.mul_(2).add_(1)
+    return x.diagonal(), x.as_strided((2, 2), (1, 8))
+
+
+def written_through_a_diagonal(x: torch.Tensor) -> Any:
+    v = x[1:].diagonal()
+    v.mul_(2).add_(1)
+    return v, x * 3
+
+
 @pytest.mark.parametrize(
     "fn",
     [
         view_of_written, written_through_a_view, written_in_part, written_itself, views_of_a_result,
         views_of_something_hidden, halves, views_of_an_argument, nothing_to_copy, a_result_twice, swapped,
+        of_its_own_type, through_dropout, diagonal_of_written, written_through_a_diagonal,
     ],
 )  # fmt: skip
 def test_shared_memory(fn: Callable[..., Any]) -> None:
