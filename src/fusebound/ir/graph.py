@@ -181,10 +181,10 @@ class Graph:
     user_ops: tuple[UserOp, ...]
     outputs: tuple[str, ...]
     mutations: tuple[Mutation, ...] = ()
+    subgraphs: Mapping[str, Graph] = field(default_factory=dict[str, "Graph"])
 
     @cached_property
     def node(self) -> dict[str, Node]:
-    subgraphs: Mapping[str, Graph] = field(default_factory=dict[str, "Graph"])
         """Nodes by id."""
         return {n.id: n for n in self.nodes}
 
