@@ -11,12 +11,13 @@ import pytest
 from fusebound import target
 from fusebound.analysis.numerics import needs_simulation
 from fusebound.analysis.simulate import simulate
+from fusebound.analysis.tau import Tau
 from fusebound.errors import UsageError
 from fusebound.gates import pages
 from fusebound.gates.base import OK, Facts
 from fusebound.gates.decide import judge
-from fusebound.gates.override import Rules
 from fusebound.gates.pages import Example
+from fusebound.gates.rules import Rules
 from fusebound.ir.spec import verify
 from fusebound.ir.text import parse_graph, print_graph
 
@@ -26,13 +27,14 @@ GATE_CODES = [c for c in pages.codes() if c.startswith("F")]
 def _facts(e: Example) -> Facts:
     """What the planner would know of the candidate: the page's settings, a simulation where one is due."""
     s = e.settings
-    tau = float(s["tau"]) if "tau" in s else None
+    tau = Tau.parse(s["tau"]) if "tau" in s else None
     nodes = e.candidate().nodes
-    found = simulate(e.graph, nodes) if needs_simulation(e.graph, nodes, tau, whole=False) else None
+    found = simulate(e.graph, nodes, tau) if needs_simulation(e.graph, nodes, tau, whole=False) else None
     return Facts(
         target.get(s.get("hardware", "cpu-avx2")),
         numerics=s.get("numerics", "accurate"),
         tau=tau,
+        rules=_rules(e),
         simulated={nodes: found} if found else {},
         expected_calls=int(s.get("expected_calls", "1000")),
         policy=s.get("policy", "tile"),
@@ -58,7 +60,7 @@ def test_the_example_of_a_page_yields_its_code(code: str) -> None:
     e = pages.example(code)
     verify(e.graph)
     assert parse_graph(print_graph(e.graph)) == e.graph
-    verdict = judge(e.candidate(), _facts(e), _rules(e))
+    verdict = judge(e.candidate(), _facts(e))
     facts = [x.quantity for v in verdict.verdicts for x in v.evidence]
     assert code in verdict.codes or any(f"({code})" in q for q in facts), (verdict.codes, facts)
 
@@ -85,7 +87,7 @@ def test_a_larger_tau_accepts_what_f202_refuses() -> None:
     e = pages.example("F202")
     facts = _facts(e)
     assert judge(e.candidate(), facts).codes == ("F202",)
-    for tau in (0.04, None):
+    for tau in (Tau(0.04), None):
         assert judge(e.candidate(), replace(facts, tau=tau))
 
 

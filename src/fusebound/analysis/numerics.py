@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from fusebound.analysis.group import in_order
+from fusebound.analysis.tau import Difference, Tau
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph, Node
 from fusebound.ir.ops import spec_of
@@ -22,8 +23,8 @@ MAX_SLACK, MAX_ULP = 2.0, 4.0
 class ErrorFacts:
     """Errors of one output of a candidate against float64, eager and fused, on the worst data set.
 
-    `difference` is max|fused − eager|. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP of the
-    element with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong
+    `difference` is what lies between eager and fused. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP
+    of the element with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong
     in the fused result and right in eager's, `zero_changes` zeros of the wrong sign. `data` names the data
     set.
     """
@@ -34,7 +35,7 @@ class ErrorFacts:
     fused_rms: float
     eager_max: float
     fused_max: float
-    difference: float
+    difference: Difference
     rms_ulp: float
     max_ulp: float
     class_changes: int = 0
@@ -155,7 +156,7 @@ def reductions(g: Graph, nodes: Collection[str]) -> tuple[Node, ...]:
     )
 
 
-def needs_simulation(g: Graph, nodes: Collection[str], tau: float | None, whole: bool) -> bool:
+def needs_simulation(g: Graph, nodes: Collection[str], tau: Tau | None, whole: bool) -> bool:
     """Whether a candidate's error must be simulated.
 
     Under a τ always; else where roundings vanish and, once a group is `whole`, where a sum is reordered.

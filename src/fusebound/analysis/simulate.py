@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,29 +16,30 @@ from fusebound.analysis.interpret import evaluate, rounded
 from fusebound.analysis.numerics import ErrorFacts
 from fusebound.analysis.shape import Key, structure
 from fusebound.analysis.shrink import Shapes, shrink
+from fusebound.analysis.tau import Difference, Tau
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph
 
 Array = NDArray[Any]
 
 
-_KNOWN: dict[Key, tuple[int, ErrorFacts] | None] = {}
+_KNOWN: dict[tuple[Key, Tau | None], tuple[int, ErrorFacts] | None] = {}
 """Results by the structure of the group, so that the layers of a model are simulated once."""
 
 MAX_KNOWN = 1024
 
 
-def simulate(g: Graph, nodes: frozenset[str]) -> ErrorFacts | None:
+def simulate(g: Graph, nodes: frozenset[str], tau: Tau | None = None) -> ErrorFacts | None:
     """The worst output on the worst data set, or None where the group cannot be simulated.
 
-    `difference` is taken over ordinary (normal) data only: it is an absolute figure, and a wide range would
-    set it. Sums are float32 pairwise for eager and float64 for the fused kernel.
+    `difference`, measured against `tau` too, is taken over ordinary (normal) data only: a wide range would set it.
+    Sums are float32 pairwise for eager and float64 for the fused kernel.
     """
-    key = structure(g, nodes)
+    key = structure(g, nodes), tau
     if key not in _KNOWN:
         if len(_KNOWN) >= MAX_KNOWN:
             _KNOWN.clear()
-        _KNOWN[key] = _worst(g, nodes)
+        _KNOWN[key] = _worst(g, nodes, tau)
     found = _KNOWN[key]
     if found is None:
         return None
@@ -45,19 +47,19 @@ def simulate(g: Graph, nodes: frozenset[str]) -> ErrorFacts | None:
     return replace(facts, output=boundary(g, nodes)[1][place])
 
 
-def _worst(g: Graph, nodes: frozenset[str]) -> tuple[int, ErrorFacts] | None:
+def _worst(g: Graph, nodes: frozenset[str], tau: Tau | None) -> tuple[int, ErrorFacts] | None:
     shapes = shrink(g, nodes)
     if shapes is None:
         return None
     try:
         with np.errstate(all="ignore"):
-            found = [f for name in datasets.NAMES for f in _compare(g, nodes, shapes, name)]
+            found = [f for name in datasets.NAMES for f in _compare(g, nodes, shapes, name, tau)]
     except (KeyError, ValueError, IndexError):
         return None
     if not found:
         return None
     worst = max(found, key=_badness)
-    difference = max((f.difference for f in found if f.data == "normal"), default=0.0)
+    difference = reduce(Difference.or_larger, (f.difference for f in found if f.data == "normal"), Difference())
     return boundary(g, nodes)[1].index(worst.output), replace(worst, difference=difference)
 
 
@@ -68,7 +70,9 @@ def _badness(f: ErrorFacts) -> tuple[bool, float]:
     )
 
 
-def _compare(g: Graph, nodes: Collection[str], shapes: Shapes, name: str) -> list[ErrorFacts]:
+def _compare(
+    g: Graph, nodes: Collection[str], shapes: Shapes, name: str, tau: Tau | None
+) -> list[ErrorFacts]:
     inputs = datasets.make(g, nodes, shapes, name)
     wide = {v: x.astype(np.longdouble) if _double(g, v) else x for v, x in inputs.items()}
     eager = evaluate(g, nodes, inputs, shapes, "eager")
@@ -77,7 +81,7 @@ def _compare(g: Graph, nodes: Collection[str], shapes: Shapes, name: str) -> lis
     _, outputs = boundary(g, nodes)
     floats = [v for v in outputs if g.values[v].type.is_float and eager[v].size]
     return [
-        _facts(v, name, g.values[v].dtype, eager[v], rounded(fused[v], g.values[v].dtype), exact[v])
+        _facts(v, name, g.values[v].dtype, eager[v], rounded(fused[v], g.values[v].dtype), exact[v], tau)
         for v in floats
     ]
 
@@ -86,7 +90,9 @@ def _double(g: Graph, value: str) -> bool:
     return g.values[value].dtype == "float64"
 
 
-def _facts(output: str, data: str, dtype: str, eager: Array, fused: Array, exact: Array) -> ErrorFacts:
+def _facts(
+    output: str, data: str, dtype: str, eager: Array, fused: Array, exact: Array, tau: Tau | None
+) -> ErrorFacts:
     want = rounded(exact, dtype)
     good = np.isfinite(eager) & np.isfinite(fused) & np.isfinite(want)
     a, b, c = eager[good], fused[good], exact[good]
@@ -95,7 +101,7 @@ def _facts(output: str, data: str, dtype: str, eager: Array, fused: Array, exact
     zeros = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
     ulp = DTYPES[dtype].ulp
     return ErrorFacts(
-        output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), _max(np.abs(b - a)),
+        output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), Difference.between(a, b, ulp, tau),
         _ulp_at(_rms(c), ulp), _ulp_at(float(np.abs(c[np.argmax(eb)])) if c.size else 0.0, ulp),
         int(np.sum(wrong)), int(np.sum(zeros)),
     )  # fmt: skip

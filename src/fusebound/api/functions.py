@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from fusebound.plan.explain import Why
     from fusebound.report.schema import Report
     from fusebound.runtime.executable import Executable
+
+Bound = float | Mapping[str, float] | None
+Ruling = str | Path | Mapping[str, object] | None
 
 
 def capture(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
@@ -46,16 +49,21 @@ def plan(
     policy: str = "tile",
     numerics: str = "accurate",
     hardware: str | Target = "host",
-    tau: float | None = None,
+    tau: Bound = None,
     expected_calls: int = 1000,
+    rules: Ruling = None,
 ) -> Plan:
     """Decide the fusion boundaries of a graph.
 
     `policy` is one of "none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library";
     `numerics` is "accurate" (error against fp64 no worse than eager's) or "eager" (every rounding point
-    kept); `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|; the time to compile
-    must pay over `expected_calls`. Raises UsageError for an unknown policy, numerics or target.
+    kept); `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|: a number in the
+    outputs' unit, or a mapping of "absolute", "relative" and "ulp"; the time to compile must pay over
+    `expected_calls`; `rules` is the path of a rules file or a mapping of the same form (docs/gates.md). Raises
+    UsageError for an unknown policy, numerics or target, FormatError for rules that cannot be read.
     """
+    from fusebound.analysis.tau import Tau
+    from fusebound.gates.rules import rules_of
     from fusebound.plan.greedy import plan as decide
 
     return decide(
@@ -63,8 +71,9 @@ def plan(
         target=_target(hardware),
         policy=policy,
         numerics=numerics,
-        tau=tau,
+        tau=Tau.of(tau),
         expected_calls=expected_calls,
+        rules=rules_of(rules),
     )
 
 
@@ -85,17 +94,21 @@ def can_fuse(
     policy: str = "tile",
     numerics: str = "accurate",
     hardware: str | Target = "host",
-    tau: float | None = None,
+    tau: Bound = None,
     expected_calls: int = 1000,
+    rules: Ruling = None,
 ) -> Why:
     """The four gates for two operators of a graph, outside any plan; true if all of them allow it.
 
     Arguments as for `plan`, names as for `why`.
     """
+    from fusebound.analysis.tau import Tau
     from fusebound.gates.base import Facts
+    from fusebound.gates.rules import rules_of
     from fusebound.plan.explain import can_fuse as judge
 
-    return judge(graph, a, b, Facts(_target(hardware), numerics, tau, expected_calls, policy))
+    facts = Facts(_target(hardware), numerics, Tau.of(tau), expected_calls, policy, rules_of(rules))
+    return judge(graph, a, b, facts)
 
 
 def build(plan: Plan) -> Executable:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ def compile(
     numerics: str = "accurate",
     hardware: str = "host",
     expected_calls: int | None = None,
-    tau: float | None = None,
+    tau: float | Mapping[str, float] | None = None,
+    rules: str | Path | Mapping[str, object] | None = None,
     strict: bool | None = None,
 ) -> CompiledFunction:
     """A function that runs `fn` with fused kernels; nothing is captured or compiled before its first call.
@@ -29,8 +31,10 @@ def compile(
     arguments are those of `plan`. Left out, `expected_calls` and `strict` follow FB_EXPECTED_CALLS and
     FB_STRICT (1000 and False). `f.plan` and `f.executable` are those of the latest call.
     """
+    from fusebound.analysis.tau import Tau
     from fusebound.engine.compile import Options
     from fusebound.engine.compile import compile as wrap
+    from fusebound.gates.rules import rules_of
     from fusebound.settings import current
 
     chosen = current(expected_calls=expected_calls, strict=strict)
@@ -41,7 +45,8 @@ def compile(
             numerics=numerics,
             hardware=hardware,
             expected_calls=chosen.expected_calls,
-            tau=tau,
+            tau=Tau.of(tau),
+            rules=rules_of(rules),
             strict=chosen.strict,
         ),
     )

@@ -6,9 +6,12 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from fusebound.analysis.tau import Tau
 
 POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library")
 
@@ -17,7 +20,7 @@ POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile"
 class Options:
     """What the user asked for. Fields that a command does not offer keep their defaults.
 
-    `plan_file` is a saved plan to use; `tau` bounds |fused - eager| in the outputs' unit; `shape` and `dtype`
+    `plan_file` is a saved plan to use; `tau` bounds |fused - eager|; `rules` is a TOML file; `shape` and `dtype`
     describe example inputs in order.
     """
 
@@ -28,8 +31,9 @@ class Options:
     numerics: str = "accurate"
     hardware: str = "host"
     plan_file: Path | None = None
-    tau: float | None = None
+    tau: Tau | None = None
     expected_calls: int = 1000
+    rules: Path | None = None
     shape: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
     trust: bool = False
@@ -57,11 +61,17 @@ OUTPUT: tuple[Decorator, ...] = (
 )
 
 
-def _number(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
-    """A range lets NaN pass: no comparison with it is true."""
-    if value is not None and value != value:
-        raise click.BadParameter("nan is not a bound")
-    return value
+def _tau(_context: click.Context, _parameter: click.Parameter, text: str | None) -> Tau | None:
+    """A bound as a usage error of its option."""
+    if text is None:
+        return None
+    from fusebound.analysis.tau import Tau
+    from fusebound.errors import UsageError
+
+    try:
+        return Tau.parse(text)
+    except UsageError as e:
+        raise click.BadParameter(f"{e.what}: {e.hint}") from e
 
 
 MODEL: tuple[Decorator, ...] = (
@@ -97,7 +107,7 @@ PLAN: tuple[Decorator, ...] = (
         "--hardware", default="host", metavar="NAME", help="`host` or a table: `fusebound hardware list`."
     ),
     click.option(
-        "--tau", type=click.FloatRange(0), callback=_number, metavar="T", help="Bound on |fused - eager|."
+        "--tau", callback=_tau, metavar="T", help="Bound on |fused - eager|: 1e-6, or relative=1e-5,ulp=4."
     ),
     click.option(
         "--expected-calls",
@@ -106,6 +116,12 @@ PLAN: tuple[Decorator, ...] = (
         metavar="N",
         envvar="FB_EXPECTED_CALLS",
         help="Calls over which the compile time must pay.",
+    ),
+    click.option(
+        "--rules",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="TOML file of forbid, require and tau rules.",
     ),
 )
 ROUNDS: tuple[Decorator, ...] = (

@@ -74,16 +74,21 @@ class Session:
             return self._planned(graph)
 
     def _planned(self, graph: Graph) -> Plan:
-        from fusebound.api.functions import plan as make_plan
+        from fusebound.gates.rules import rules_of
+        from fusebound.plan.greedy import plan
 
         o = self.options
-        return make_plan(
+        rules = rules_of(o.rules)
+        for pattern in rules.unmatched(graph):
+            self.phases.say(f"no operator of this model is called {pattern!r}, which {o.rules} names")
+        return plan(
             graph,
             policy=o.policy,
             numerics=o.numerics,
-            hardware=self.target,
+            target=self.target,
             tau=o.tau,
             expected_calls=o.expected_calls,
+            rules=rules,
         )
 
     def build(self, model: Model) -> tuple[Executable, Captured]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusebound import settings
+from fusebound.analysis.tau import Tau
 from fusebound.capture.torch import Captured, capture
 from fusebound.engine import guards
 from fusebound.engine.build import build
@@ -18,6 +19,7 @@ from fusebound.engine.route import Route, make, not_larger
 from fusebound.engine.settle import settle
 from fusebound.engine.surroundings import Surroundings, surroundings
 from fusebound.errors import CaptureError, FallbackError, FuseboundError
+from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.plan.greedy import plan as make_plan
 from fusebound.plan.plan import Plan
 from fusebound.runtime.executable import Executable
@@ -46,7 +48,8 @@ class Options:
     numerics: str = "accurate"
     hardware: str = "host"
     expected_calls: int = 1000
-    tau: float | None = None
+    tau: Tau | None = None
+    rules: Rules = NO_RULES
     strict: bool = False
     contest: bool = True
 
@@ -217,7 +220,7 @@ class CompiledFunction:
         o = self.options
         target = get(o.hardware)
         plan = make_plan(
-            captured.graph, target=target, policy=o.policy, numerics=o.numerics, tau=o.tau,
+            captured.graph, target=target, policy=o.policy, numerics=o.numerics, tau=o.tau, rules=o.rules,
             expected_calls=o.expected_calls,
         )  # fmt: skip
         if not o.contest:

@@ -10,7 +10,9 @@ from typing import Literal
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.numerics import ErrorFacts
 from fusebound.analysis.space import Refusal, Space, unify
+from fusebound.analysis.tau import Tau
 from fusebound.analysis.traffic import Traffic, kernel_traffic, unfused_bytes
+from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import Graph
 from fusebound.target.target import Target
 
@@ -156,7 +158,7 @@ class Facts:
     """What gates may know beside the graph.
 
     `simulated` holds errors of merged groups by their node set, `measured` their times in µs as one kernel and
-    run by the framework.
+    run by the framework. `tau` is the plan's; `tau_of` knows the rules too.
 
     While a group is still `growing`, compile time is shown but not charged: a planner charges it to the
     finished group, once for all equal kernels (`copies`), so that the order of merges does not matter.
@@ -164,9 +166,10 @@ class Facts:
 
     target: Target
     numerics: str = "accurate"
-    tau: float | None = None
+    tau: Tau | None = None
     expected_calls: int = 1000
     policy: str = "tile"
+    rules: Rules = NO_RULES
     threshold_us: float = 0.0
     growing: bool = False
     copies: int = 1
@@ -174,6 +177,10 @@ class Facts:
     measured: Mapping[frozenset[str], tuple[float, float]] = field(
         default_factory=dict[frozenset[str], tuple[float, float]]
     )
+
+    def tau_of(self, c: Candidate) -> Tau | None:
+        """The τ that the merged group is held to: by a rule, else the plan's."""
+        return self.rules.tau_of((c.graph.user[u] for u in c.users()), self.tau)
 
 
 def passed(

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from fusebound.gates import dependence, gain, override, policy, precision, resources
 from fusebound.gates.base import OK, Candidate, Facts, Verdict
-from fusebound.gates.override import REQUIRES, Rules
-
-NO_RULES = Rules()
+from fusebound.gates.override import REQUIRES
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,9 @@ class Judgement:
         return next((v for v in self._binding if not v), None)
 
 
-def judge(candidate: Candidate, facts: Facts, rules: Rules = NO_RULES) -> Judgement:
+def judge(candidate: Candidate, facts: Facts) -> Judgement:
     """Put a candidate through all four gates."""
-    ruled = override.check(candidate, rules)
+    ruled = override.check(candidate, facts.rules)
     return Judgement(
         dependence.check(candidate, facts),
         precision.check(candidate, facts),

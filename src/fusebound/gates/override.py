@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import product
 
 from fusebound.gates.base import Candidate, Evidence, Verdict
+from fusebound.gates.rules import Pair, Rules, matches
 from fusebound.ir.graph import UserOp
 
 GATE = "rules"
 FORBIDS, REQUIRES = "F901", "F902"
-
-Pair = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Patterns of operator names (`softmax`, `layers.*`), two by two.
-
-    `forbid` keeps two operators apart. `require` overrules the policy and the resources and gain gates for a
-    merge that joins the two; dependence and precision cannot be overruled.
-    """
-
-    forbid: tuple[Pair, ...] = ()
-    require: tuple[Pair, ...] = ()
 
 
 def check(c: Candidate, rules: Rules) -> Verdict | None:
@@ -51,9 +36,3 @@ def _meets(c: Candidate, pair: Pair) -> tuple[UserOp, UserOp] | None:
         if (matches(a, pair[0]) and matches(b, pair[1])) or (matches(a, pair[1]) and matches(b, pair[0])):
             return a, b
     return None
-
-
-def matches(u: UserOp, pattern: str) -> bool:
-    """Whether a pattern names an operator, alone or with its module path."""
-    full = f"{u.scope}.{u.name}" if u.scope else u.name
-    return fnmatchcase(u.name, pattern) or fnmatchcase(full, pattern)

@@ -13,6 +13,7 @@ from fusebound.analysis.numerics import (
     roundings_before_jumps,
     user_casts,
 )
+from fusebound.analysis.tau import Difference, Tau
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.ir.graph import hint
 
@@ -72,40 +73,56 @@ def _simulated(c: Candidate, facts: Facts) -> Verdict | None:
         text = f"{e.class_changes} elements of {e.output} change class (NaN, Inf, finite) on {e.data} data"
         evidence = (Evidence.bound("class changes", e.class_changes, 0, "elements", source="simulated"),)
         return Verdict(GATE, "fail", "F204", text, (), evidence, "fuse fewer of these operators")
-    evidence = _errors(e, facts.tau)
+    tau = facts.tau_of(c)
+    evidence = _errors(e, tau)
     over = [x for x in evidence if x.margin is not None and x.margin < 0]
     if not over:
         return None
     worst = over[0]
+    data = e.data if tau is None else "normal"
     text = (
-        f"the simulated {worst.quantity} of {e.output} on {e.data} data is {worst.value:.3g}, "
-        f"over {worst.limit:.3g}"
+        f"the simulated {worst.quantity} of {e.output} on {data} data is {worst.value:.3g}, "
+        f"over {worst.limit:.3g} {worst.unit}".rstrip()
     )
     flip = (
-        f"tau ≥ {e.difference:.3g}"
-        if facts.tau is not None
-        else f"tau={e.difference:.3g} instead of the fp64 rule"
+        tau.loosened(e.difference)
+        if tau is not None
+        else f"tau={e.difference.absolute:.3g} instead of the fp64 rule"
     )
     return Verdict(GATE, "fail", "F202", text, (), evidence, flip)
 
 
 def _unproven(c: Candidate, facts: Facts) -> Verdict | None:
     """Under a τ what has not been simulated is not known to be right."""
-    if facts.tau is None:
+    tau = facts.tau_of(c)
+    if tau is None:
         return None
-    text = f"no simulation of this group is known, so |fused − eager| ≤ {facts.tau:g} is unproven"
+    text = f"no simulation of this group is known, so |fused − eager| ≤ τ = {tau} is unproven"
     return Verdict(GATE, "unknown", "F202", text, (), _background(c, facts), "simulate the group")
 
 
-def _errors(e: ErrorFacts, tau: float | None) -> tuple[Evidence, ...]:
+def _errors(e: ErrorFacts, tau: Tau | None) -> tuple[Evidence, ...]:
     if tau is not None:
-        return (Evidence.bound("|fused − eager|", e.difference, tau, "", source="simulated"),)
+        return tuple(_differences(e.difference, tau))
     return (
         Evidence.bound("rms error", e.fused_rms, e.rms_limit, "", source="simulated"),
         Evidence.bound("max error", e.fused_max, e.max_limit, "", source="simulated"),
         Evidence("eager's rms error", e.eager_rms, source="simulated"),
         Evidence("eager's max error", e.eager_max, source="simulated"),
     )
+
+
+def _differences(d: Difference, tau: Tau) -> Iterator[Evidence]:
+    """The difference beside τ; where τ has several kinds, of which an element needs one, beside all it allows."""
+    units = {"absolute": "", "relative": "of |eager|", "ulp": "ULP"}
+    if len(tau.given) > 1:
+        yield Evidence.bound("|fused − eager| as a share of τ", d.excess, 1.0, "", source="simulated")
+    for kind, limit in tau.given.items():
+        value, unit = getattr(d, kind), units[kind]
+        if len(tau.given) > 1:
+            yield Evidence("|fused − eager|", value, unit=unit, source="simulated")
+        else:
+            yield Evidence.bound("|fused − eager|", value, limit, unit, source="simulated")
 
 
 def _clean(c: Candidate, facts: Facts) -> Verdict:
@@ -123,7 +140,7 @@ def _background(c: Candidate, facts: Facts) -> tuple[Evidence, ...]:
         Evidence("roundings that vanish", len(rounding_points(c.graph, c.nodes))),
         *_casts(c),
         *_orders(c),
-        *(_errors(e, facts.tau) if e is not None else ()),
+        *(_errors(e, facts.tau_of(c)) if e is not None else ()),
     )
 
 

@@ -19,9 +19,7 @@ from fusebound.analysis.roofline import (
 from fusebound.analysis.space import Space, unify
 from fusebound.analysis.traffic import kernel_traffic, level, unfused_bytes, user_traffic
 from fusebound.gates.base import Candidate, Facts
-from fusebound.gates.decide import NO_RULES
 from fusebound.gates.dependence import boundary_text
-from fusebound.gates.override import Rules
 from fusebound.ir.graph import Graph
 from fusebound.plan.candidates import Roles, origin, referents, with_views
 from fusebound.plan.contracted import Contracted
@@ -45,7 +43,6 @@ class Assembly:
     roles: Roles
     groups: Contracted
     simulate: Simulate
-    rules: Rules = NO_RULES
 
     def plan(self, decisions: Sequence[Decision]) -> Plan:
         """The finished plan, with the record of how it came about."""
@@ -73,6 +70,7 @@ class Assembly:
             eager_us=round(eager_us(g, facts.target), 4),
             tau=facts.tau,
             expected_calls=facts.expected_calls,
+            rules=facts.rules,
         )
 
     def _absorb_views(self) -> None:
@@ -175,7 +173,7 @@ class Assembly:
         i, j = (self.groups.find(self.groups.index[u]) for u in (a, b))
         owner = self.groups.owner(self.groups.users)
         candidate = with_views(g, self.roles, self.groups.nodes[i], self.groups.nodes[j], owner)
-        veto = judge_simulated(candidate, facts, self.simulate, self.rules).first
+        veto = judge_simulated(candidate, facts, self.simulate).first
         if veto is None and old is not None:
             veto = old.judgement.first
         return (veto.code, veto.message) if veto is not None else ("F401", "no order of merges reaches it")

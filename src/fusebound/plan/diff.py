@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fusebound.gates.rules import Rules
+
 if TYPE_CHECKING:
     from fusebound.plan.plan import Plan
 
@@ -41,9 +43,9 @@ def diff(left: Plan, right: Plan) -> PlanDiff:
     a = {g.users: None for g in left.groups}
     b = {g.users: None for g in right.groups}
     ca, cb = _cuts(left), _cuts(right)
-    names = ("graph_key", "policy", "numerics", "target", "tau", "expected_calls")
+    names = ("graph_key", "policy", "numerics", "target", "tau", "expected_calls", "rules")
     settings = tuple(
-        f"{n}: {getattr(left, n)} → {getattr(right, n)}"
+        f"{n}: {_shown(getattr(left, n))} → {_shown(getattr(right, n))}"
         for n in names
         if getattr(left, n) != getattr(right, n)
     )
@@ -52,6 +54,10 @@ def diff(left: Plan, right: Plan) -> PlanDiff:
         tuple(c for c in ca if c not in cb), tuple(c for c in cb if c not in ca),
         settings, (left.predicted_us, right.predicted_us),
     )  # fmt: skip
+
+
+def _shown(setting: object) -> str:
+    return str(setting.to_json()) if isinstance(setting, Rules) else str(setting)
 
 
 def _cuts(plan: Plan) -> dict[str, None]:

@@ -26,9 +26,10 @@ class Measured:
 def dissolve(plan: Plan, measured: Mapping[str, Measured]) -> Plan:
     """The plan with the kernels that measured slower than eager run by the framework, each cut with its evidence.
 
-    `measured` is by group id; groups that are not in it, or that did not lose, stay as they are.
+    `measured` is by group id; groups that are not in it, that did not lose, or that a rule demands stay as they are.
     """
-    lost = {i: m for i, m in measured.items() if m.loses}
+    demanded = {x.id for x in plan.kernels if plan.rules.requires(plan.graph.user[u] for u in x.users)}
+    lost = {i: m for i, m in measured.items() if m.loses and i not in demanded}
     if not lost:
         return plan
     groups: list[Group] = []

@@ -79,7 +79,9 @@ def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
     """Judge two user operators in a plan: the pair where it is fused, else the merge of their groups."""
     g = plan.graph
     first, second = _pair(g, a, b)
-    facts = Facts(target or _target(plan.target), plan.numerics, plan.tau, plan.expected_calls, plan.policy)
+    facts = Facts(
+        target or _target(plan.target), plan.numerics, plan.tau, plan.expected_calls, plan.policy, plan.rules
+    )
     one, two = plan.group_of[first.name], plan.group_of[second.name]
     if one is two and one.is_kernel:
         split = _split(g, one, second)

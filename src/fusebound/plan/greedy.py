@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from fusebound.analysis.roofline import busy_users
 from fusebound.analysis.shape import structure
+from fusebound.analysis.tau import Tau
 from fusebound.errors import UsageError
 from fusebound.gates.base import Candidate, Facts
-from fusebound.gates.decide import NO_RULES, Judgement
-from fusebound.gates.override import Rules, matches
+from fusebound.gates.decide import Judgement
 from fusebound.gates.policy import POLICIES
+from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import Graph
 from fusebound.plan.assemble import Assembly
 from fusebound.plan.candidates import Edge, Roles, raw_edges, roles, sibling_edges, views_between, with_views
@@ -40,7 +41,6 @@ class Search:
     roles: Roles
     groups: Contracted
     simulate: Simulate
-    rules: Rules = NO_RULES
     growing: bool = True
     decisions: list[Decision] = field(default_factory=list[Decision])
     refused: dict[tuple[int, int], tuple[int, int]] = field(
@@ -86,17 +86,13 @@ class Search:
         """Whether a finished group is right and worth its compilation; a refusal goes on the record."""
         c = Candidate(self.g, self.groups.nodes[group], frozenset(), acyclic=True)
         judgement = judge_simulated(c, facts, self.simulate)
-        kept = bool(judgement.precision) and (bool(judgement.gain) or self._required(c))
+        demanded = self.facts.rules.requires(self.g.user[u] for u in c.users())
+        kept = bool(judgement.precision) and (bool(judgement.gain) or demanded)
         if not kept:
             busy = [u.name for u in busy_users(self.g, c.nodes)]
             step = len(self.decisions)
             self.decisions.append(Decision(step, busy[0], busy[-1], False, judgement, len(c.users())))
         return kept
-
-    def _required(self, c: Candidate) -> bool:
-        """Whether a rule of the user's holds this group together, whatever it costs."""
-        users = [self.g.user[u] for u in c.users()]
-        return any(all(any(matches(u, p) for u in users) for p in pair) for pair in self.rules.require)
 
     def _pass(self, edges: Iterable[Edge]) -> None:
         """Consider the edges, largest values first; among equals pairs before pairs of pairs, so that a chain of n
@@ -113,9 +109,7 @@ class Search:
             return
         chosen = self._closure(a, b)
         candidate = self._candidate(a, b, chosen)
-        judgement = judge_simulated(
-            candidate, replace(self.facts, growing=self.growing), self.simulate, self.rules
-        )
+        judgement = judge_simulated(candidate, replace(self.facts, growing=self.growing), self.simulate)
         accepted = bool(judgement)
         count = sum(len(self.groups.users[i]) for i in chosen)
         self.decisions.append(Decision(len(self.decisions), e.a, e.b, accepted, judgement, count))
@@ -164,26 +158,28 @@ def _trailing_ones(k: int) -> int:
 
 def plan(
     graph: Graph, *, target: Target, policy: str = "tile", numerics: str = "accurate",
-    tau: float | None = None, expected_calls: int = 1000, facts: GivenFacts = None,
+    tau: Tau | None = None, expected_calls: int = 1000, facts: GivenFacts = None,
     rules: Rules = NO_RULES,
 ) -> Plan:  # fmt: skip
     """Plan a graph for a target. Pure: the same arguments give the same plan.
 
     `facts` are simulated errors by node set, or a function that simulates a candidate; without it candidates
     whose roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError for
-    an unknown policy or numerics.
+    an unknown policy or numerics, and for rules beside a textbook policy, whose groups are the textbook's.
     """
     if policy not in POLICIES:
         raise UsageError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
     if numerics not in ("accurate", "eager"):
         raise UsageError(f"unknown numerics {numerics!r}", hint="accurate or eager")
-    given = Facts(target, numerics, tau, expected_calls, policy)
-    search = Search(graph, given, roles(graph), Contracted(graph), simulator(facts), rules)
+    if rules != NO_RULES and policy.startswith("textbook"):
+        raise UsageError(f"policy {policy} takes no rules", where="rules", hint="policy tile")
+    given = Facts(target, numerics, tau, expected_calls, policy, rules)
+    search = Search(graph, given, roles(graph), Contracted(graph), simulator(facts))
     if policy.startswith("textbook"):
         _textbook(search, strict=policy == "textbook-strict")
     elif policy != "none":
         search.run()
-    return Assembly(graph, given, search.roles, search.groups, search.simulate, rules).plan(search.decisions)
+    return Assembly(graph, given, search.roles, search.groups, search.simulate).plan(search.decisions)
 
 
 def _textbook(search: Search, strict: bool) -> None:

@@ -9,7 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fusebound.analysis.tau import Tau
 from fusebound.gates.decide import Judgement
+from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import Graph
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Plan:
-    """A deterministic function of (graph, policy, numerics, target); self-contained when saved.
+    """A deterministic function of (graph, policy, numerics, τ, rules, target); self-contained when saved.
 
     Times are µs, bytes are bytes; `gap` is the share of the predicted time above the lower bound.
     """
@@ -93,8 +95,9 @@ class Plan:
     gap: float
     peak_bytes: int
     eager_us: float
-    tau: float | None = None
+    tau: Tau | None = None
     expected_calls: int = 1000
+    rules: Rules = NO_RULES
 
     @cached_property
     def group_of(self) -> dict[str, Group]:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from fusebound.errors import FormatError, GraphError
+from fusebound.analysis.tau import Tau
+from fusebound.errors import FormatError, GraphError, UsageError
 from fusebound.gates.base import GATES, Evidence, Verdict
 from fusebound.gates.decide import Judgement
+from fusebound.gates.rules import rules_from_data
 from fusebound.ir.graph import Graph
 from fusebound.ir.text import parse_graph, print_graph
 from fusebound.plan.plan import FORMAT, Cut, Decision, Group, Plan
@@ -17,7 +19,7 @@ from fusebound.plan.plan import FORMAT, Cut, Decision, Group, Plan
 _GROUP = ("id", "kind", "users", "nodes", "inputs", "outputs", "predicted_us", "bytes_before", "bytes_after",
           "launches_before")  # fmt: skip
 _CUT = ("producer", "consumer", "value", "code", "message", "bytes", "cost_us")
-_PLAIN = ("policy", "numerics", "target", "tau", "expected_calls", "predicted_us", "eager_us",
+_PLAIN = ("policy", "numerics", "target", "expected_calls", "predicted_us", "eager_us",
           "lower_bound_us", "gap", "peak_bytes")  # fmt: skip
 
 Json = dict[str, object]
@@ -27,6 +29,8 @@ def plan_to_json(plan: Plan) -> Json:
     """Plain data; tuples become lists."""
     data: Json = {"format": FORMAT, "graph_key": plan.graph_key}
     data.update({k: getattr(plan, k) for k in _PLAIN})
+    data["tau"] = None if plan.tau is None else plan.tau.given
+    data["rules"] = plan.rules.to_json()
     data["groups"] = [_fields(g, _GROUP) for g in plan.groups]
     data["cuts"] = [_fields(c, _CUT) for c in plan.cuts]
     data["decisions"] = [_decision(d) for d in plan.decisions]
@@ -55,7 +59,8 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
             tuple(Cut(**_tuples(c, _CUT)) for c in d["cuts"]),
             tuple(_read_decision(x) for x in d["decisions"]),
             float(d["predicted_us"]), float(d["lower_bound_us"]), float(d["gap"]), int(d["peak_bytes"]),
-            float(d["eager_us"]), d["tau"], int(d["expected_calls"]),
+            float(d["eager_us"]), Tau.of(d["tau"]), int(d["expected_calls"]),
+            rules_from_data(d.get("rules", {}), f"{where}, rules"),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise FormatError(
@@ -64,6 +69,8 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
     except (GraphError, FormatError) as e:
         text = f"damaged plan: in its graph, {e.where or 'somewhere'}: {e.what}"
         raise FormatError(text, where=where, hint="the graph in it was edited") from e
+    except UsageError as e:
+        raise FormatError(f"damaged plan: in its {e.where}: {e.what}", where=where, hint=e.hint) from e
     _fits(plan, where)
     return plan
 

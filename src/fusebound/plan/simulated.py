@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fusebound.analysis.numerics import ErrorFacts, needs_simulation
+from fusebound.analysis.tau import Tau
 from fusebound.gates.base import Candidate, Facts
-from fusebound.gates.decide import NO_RULES, Judgement, judge
-from fusebound.gates.override import Rules
+from fusebound.gates.decide import Judgement, judge
 from fusebound.ir.graph import Graph
 
-Simulate = Callable[[Graph, frozenset[str]], ErrorFacts | None]
+Simulate = Callable[[Graph, frozenset[str], Tau | None], ErrorFacts | None]
 GivenFacts = Mapping[frozenset[str], ErrorFacts] | Simulate | None
 
 
@@ -20,23 +20,22 @@ def simulator(given: GivenFacts) -> Simulate:
     if callable(given):
         return given
     if given is not None:
-        return lambda _, nodes: given.get(nodes)
+        return lambda _, nodes, tau: given.get(nodes)
 
-    def run(g: Graph, nodes: frozenset[str]) -> ErrorFacts | None:
+    def run(g: Graph, nodes: frozenset[str], tau: Tau | None) -> ErrorFacts | None:
         from fusebound.analysis.simulate import simulate
 
-        return simulate(g, nodes)
+        return simulate(g, nodes, tau)
 
     return run
 
 
-def judge_simulated(
-    c: Candidate, facts: Facts, simulate: Simulate, rules: Rules = NO_RULES, always: bool = False
-) -> Judgement:
+def judge_simulated(c: Candidate, facts: Facts, simulate: Simulate, always: bool = False) -> Judgement:
     """All four gates on a candidate, with its simulated error among the facts where one is due or `always`."""
-    wanted = always or needs_simulation(c.graph, c.nodes, facts.tau, whole=not facts.growing)
+    tau = facts.tau_of(c)
+    wanted = always or needs_simulation(c.graph, c.nodes, tau, whole=not facts.growing)
     if facts.numerics == "accurate" and wanted:
-        found = simulate(c.graph, c.nodes)
+        found = simulate(c.graph, c.nodes, tau)
         if found is not None:
             facts = replace(facts, simulated={c.nodes: found})
-    return judge(c, facts, rules)
+    return judge(c, facts)

@@ -19,6 +19,7 @@ from fusebound.analysis.numerics import (
 )
 from fusebound.analysis.shrink import MAX_ELEMENTS, shrink
 from fusebound.analysis.simulate import simulate
+from fusebound.analysis.tau import Difference
 from fusebound.ir.graph import Graph
 from fusebound.ir.ops import OPS
 
@@ -132,7 +133,7 @@ def test_a_fused_half_chain_is_nearer_to_float64_than_eager(dtype: str) -> None:
 def test_a_full_width_chain_is_bit_equal(dtype: str) -> None:
     g = chain(dtype)
     f = simulate(g, frozenset(g.node))
-    assert f is not None and f.difference == 0 and f.fused_max == f.eager_max
+    assert f is not None and f.difference == Difference() and f.fused_max == f.eager_max
     assert not needs_simulation(g, frozenset(g.node), None, whole=True)
     assert needs_simulation(g, frozenset(g.node), 0.1, whole=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.graphs import Sketch, chain, siblings, triangle, wide_sum
 
+from fusebound.analysis.tau import Tau
 from fusebound.gates.base import Facts
 from fusebound.gates.decide import Judgement
 from fusebound.ir.graph import Graph
@@ -31,19 +32,19 @@ def grouped(p: Plan) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_simulated_error_refuses_and_a_larger_tau_accepts(dtype: str) -> None:
     g = chain(dtype)
-    tight = judged(g, "add", "mul", "cpu-avx512", tau=1e-6)
+    tight = judged(g, "add", "mul", "cpu-avx512", tau=Tau(1e-6))
     assert refusals(tight) == {"precision": "F202"}
     evidence = next(e for e in tight.precision.evidence if e.quantity == "|fused − eager|")
     assert evidence.source == "simulated" and evidence.margin is not None and evidence.margin < 0
     assert isinstance(evidence.value, float)
-    assert refusals(judged(g, "add", "mul", "cpu-avx512", tau=evidence.value)) == {}
+    assert refusals(judged(g, "add", "mul", "cpu-avx512", tau=Tau(evidence.value))) == {}
     assert refusals(judged(g, "add", "mul", "cpu-avx512")) == {}, "fp64 says that fusing is more accurate"
 
 
 def test_plans_follow_tau() -> None:
     target = get("cpu-avx512")
-    assert grouped(plan(chain("bfloat16"), target=target, tau=1e-6)) == []
-    assert grouped(plan(chain("bfloat16"), target=target, tau=1.0)) == [("add", "mul", "tanh")]
+    assert grouped(plan(chain("bfloat16"), target=target, tau=Tau(1e-6))) == []
+    assert grouped(plan(chain("bfloat16"), target=target, tau=Tau(1.0))) == [("add", "mul", "tanh")]
 
 
 def test_registers_that_would_spill_refuse() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.plan.graphs import Sketch, chain, nodes
 
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict
 from fusebound.gates.decide import Judgement, judge
-from fusebound.gates.override import Rules
+from fusebound.gates.rules import Rules
 from fusebound.ir.graph import Graph, Mutation
 from fusebound.plan.explain import can_fuse
 from fusebound.target import get
@@ -16,7 +18,7 @@ CPU = Facts(get("cpu-avx512"), expected_calls=10**6)
 
 
 def pair(g: Graph, a: str, b: str, facts: Facts = CPU, rules: Rules | None = None) -> Judgement:
-    return judge(Candidate(g, nodes(g, a), nodes(g, b)), facts, rules or Rules())
+    return judge(Candidate(g, nodes(g, a), nodes(g, b)), replace(facts, rules=rules or Rules()))
 
 
 def quantities(v: Verdict) -> dict[str, Evidence]:

@@ -7,7 +7,7 @@ from tests.unit.plan.graphs import Sketch, chain, nodes
 
 from fusebound.analysis.roofline import kernel_cost
 from fusebound.errors import UsageError
-from fusebound.gates.override import Rules
+from fusebound.gates.rules import Rules
 from fusebound.ir.graph import Graph, Mutation
 from fusebound.plan.cost import eager_us, lower_bound_us, user_op_us
 from fusebound.plan.greedy import plan

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.plan.graphs import chain, triangle
 
 from fusebound.errors import FormatError
-from fusebound.gates.override import Rules
+from fusebound.gates.rules import Rules
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import FORMAT, Plan
 from fusebound.target import get

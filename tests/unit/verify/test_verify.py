@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from tests.unit.verify.programs import trace
 
+from fusebound.analysis.tau import Tau
 from fusebound.verify.check import verify
 
 torch.manual_seed(0)
@@ -238,8 +239,10 @@ def test_tau_bounds_the_distance_from_eager() -> None:
         return softmax(x) + 1e-4
 
     assert not verify(near, trace(softmax, X), (X,), special=False).ok
-    assert verify(near, trace(softmax, X), (X,), special=False, tau=2e-4).outputs[0].verdict == "within τ"
-    assert verify(near, trace(softmax, X), (X,), special=False, tau=5e-5).outputs[0].verdict == "worse"
+    assert (
+        verify(near, trace(softmax, X), (X,), special=False, tau=Tau(2e-4)).outputs[0].verdict == "within τ"
+    )
+    assert verify(near, trace(softmax, X), (X,), special=False, tau=Tau(5e-5)).outputs[0].verdict == "worse"
 
 
 def test_eager_numerics_ask_for_equal_bits() -> None:
