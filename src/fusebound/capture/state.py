@@ -12,21 +12,24 @@ import dis
 import inspect
 import linecache
 import types
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 
+from fusebound.capture.places import MISSING, PLAIN, Access, Place, attribute, entry, itself, place
 from fusebound.capture.source import is_own_file
 from fusebound.ir.graph import Source
 
-_DEPTH = 4
 _MANY = 20_000
+"""Values that are looked at: a function that reaches more has its nearest ones watched."""
 _COPY_LIMIT = 256 << 20
+"""Bytes of tensors and arrays that are copied, so that a change can be undone."""
 _MODULE_OWN = frozenset(torch.nn.Module().__dict__) - {"training"} | {"forward"}
-_MISSING = object()
-_PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +41,6 @@ class Change:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """One place: how to read it, how to write it back, and what it held."""
-
-    name: str
-    read: Callable[[], Any]
-    write: Callable[[Any], None]
-    held: Any
-    contents: Any
-
-
 class Watch:
     """A picture of everything that `fn` reaches; `changes` compares, `undo` puts it back.
 
@@ -56,7 +48,7 @@ class Watch:
     """
 
     def __init__(self, fn: Callable[..., Any], *, copies: bool = True) -> None:
-        self._slots: list[_Slot] = []
+        self._places: list[Place] = []
         self._tables: list[tuple[str, dict[str, Any], frozenset[str]]] = []
         self._copies = copies
         self._tensors: list[tuple[str, torch.Tensor, int, torch.Tensor | None]] = []
@@ -65,7 +57,10 @@ class Watch:
         self._copied = 0
         self.optimizer = False
         self.iterator = ""
-        self._visit("self" if isinstance(fn, torch.nn.Module) else "the function", fn, _DEPTH)
+        first = ("self" if isinstance(fn, torch.nn.Module) else "the function", fn)
+        self._waiting = deque[tuple[str, Any]]([first])
+        while self._waiting and len(self._seen) <= _MANY:
+            self._visit(*self._waiting.popleft())
 
     @property
     def steps(self) -> bool:
@@ -74,7 +69,7 @@ class Watch:
 
     def changes(self) -> list[Change]:
         """What differs from the picture: tensors first."""
-        names = [slot.name for slot in self._slots if _differs(slot)]
+        names = [p.name for p in self._places if p.differs()]
         for label, table, keys in self._tables:
             names += [f"{label}.{k}" for k in table if k not in keys and k not in _MODULE_OWN]
         return self.mutated() + [Change(n, False, self._line(n, store=True)) for n in names]
@@ -93,10 +88,10 @@ class Watch:
         for _, table, keys in self._tables:
             for k in [k for k in table if k not in keys and k not in _MODULE_OWN]:
                 del table[k]
-        for slot in self._slots:
-            if _differs(slot):
+        for p in self._places:
+            if p.differs():
                 with contextlib.suppress(Exception):
-                    _restore(slot)
+                    p.restore()
         for name, t, version, copy in self._tensors:
             if t._version == version:
                 continue
@@ -109,8 +104,8 @@ class Watch:
 
     # -- the walk
 
-    def _visit(self, name: str, x: Any, depth: int) -> None:
-        if depth < 0 or isinstance(x, _PLAIN) or id(x) in self._seen or len(self._seen) > _MANY:
+    def _visit(self, name: str, x: Any) -> None:
+        if isinstance(x, PLAIN) or id(x) in self._seen:
             return
         self._seen.add(id(x))
         match x:
@@ -119,22 +114,26 @@ class Watch:
             case torch.nn.Module():
                 self._module(name, x)
             case types.MethodType():
-                self._visit(name, x.__self__, depth)
-                self._function(x.__func__, depth)
+                self._waiting.append((name, x.__self__))
+                self._function(x.__func__)
             case types.FunctionType():
-                self._function(inspect.unwrap(x), depth)
-            case list() | tuple() | dict() | set():
-                self._container(name, x, depth)
+                self._function(inspect.unwrap(x))
+            case list() | tuple() | dict() | set() | deque():
+                self._container(name, x)
+            case np.ndarray() | bytearray():
+                self._buffer(name, x)
             case _ if hasattr(x, "func") and hasattr(x, "keywords"):  # functools.partial
-                self._visit(name, x.func, depth)
-                self._visit(name, (x.args, x.keywords), depth)
+                self._waiting += ((name, x.func), (name, x.args), (name, x.keywords))
             case Iterator():
                 self.iterator = name
             case torch.optim.Optimizer():
                 self.optimizer = True
-                self._attributes(name, x, _DEPTH)  # its parameters are that deep
+                self._attributes(name, x)
+            case type() if _is_own(x):
+                self._class(x)
             case _ if _is_plain_object(x):
-                self._attributes(name, x, depth - 1)
+                self._attributes(name, x)
+                self._waiting.append((type(x).__name__, type(x)))
             case _:
                 pass
 
@@ -154,27 +153,54 @@ class Watch:
             self._tables.append((label, m.__dict__, frozenset(m.__dict__)))
             for key, value in list(m.__dict__.items()):
                 if key not in _MODULE_OWN:
-                    self._slot(f"{label}.{key}", *_entry(m.__dict__, key), value)
-                    if isinstance(value, torch.Tensor | list | dict | set | tuple):
-                        self._visit(f"{label}.{key}", value, 2)
+                    self._look(f"{label}.{key}", entry(m.__dict__, key), value)
+            for hook in (*m._forward_pre_hooks.values(), *m._forward_hooks.values()):
+                self._waiting.append((f"a hook of {label}", hook))
             if id(type(m)) not in self._seen:
                 self._seen.add(id(type(m)))
-                self._function(inspect.unwrap(type(m).forward), _DEPTH - 1)
+                self._function(inspect.unwrap(type(m).forward))
+                if _is_own(type(m)):
+                    self._class(type(m))
 
-    def _attributes(self, name: str, x: Any, depth: int) -> None:
-        self._tables.append((name, vars(x), frozenset(vars(x))))
-        for key, value in list(vars(x).items()):
-            self._slot(f"{name}.{key}", *_entry(vars(x), key), value)
-            self._visit(f"{name}.{key}", value, depth)
+    def _attributes(self, name: str, x: Any) -> None:
+        """Entries of an object's dictionary, and its slots."""
+        table = getattr(x, "__dict__", {})
+        self._tables.append((name, table, frozenset(table)))
+        for key, value in list(table.items()):
+            self._look(f"{name}.{key}", entry(table, key), value)
+        for key in _slots_of(type(x)):
+            self._look(f"{name}.{key}", attribute(x, key), getattr(x, key, MISSING))
 
-    def _container(self, name: str, x: Any, depth: int) -> None:
-        if isinstance(x, list | dict | set):
-            self._slot(name, lambda: x, lambda _: None, x)
-        for item in list(x.values() if isinstance(x, dict) else x)[:1000]:
-            self._visit(name, item, depth - 1)
+    def _class(self, cls: type) -> None:
+        """Attributes and methods of a class of the user's own code, and of those that it inherits from."""
+        for base in filter(_is_own, cls.__mro__):
+            for key, value in list(vars(base).items()):
+                f = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                if isinstance(f, types.FunctionType):
+                    self._waiting.append((key, f))
+                elif not key.startswith("__") and not isinstance(value, types.MemberDescriptorType):
+                    self._look(f"{base.__name__}.{key}", attribute(base, key), value)
 
-    def _function(self, fn: Any, depth: int) -> None:
-        """Closure cells, globals that the code names, defaults, and the functions called by name."""
+    def _look(self, name: str, access: Access, value: Any) -> None:
+        """Remember a place, and follow what it holds: a container or buffer is a place of its own."""
+        self._places.append(Place(name, *access, value, None))
+        self._waiting.append((name, value))
+
+    def _container(self, name: str, x: Any) -> None:
+        if not isinstance(x, tuple):
+            self._places.append(place(name, itself(x), x))
+        items: Iterable[Any] = x.values() if isinstance(x, dict) else x
+        self._waiting += ((name, item) for item in islice(items, _MANY))
+
+    def _buffer(self, name: str, x: Any) -> None:
+        """Numbers in memory: an array of numpy, a bytearray."""
+        size = x.nbytes if isinstance(x, np.ndarray) else len(x)
+        if self._copied + size <= _COPY_LIMIT:
+            self._copied += size
+            self._places.append(place(name, itself(x), x))
+
+    def _function(self, fn: Any) -> None:
+        """Closure cells, globals that the code names, attributes, defaults, and the functions called by name."""
         code = getattr(fn, "__code__", None)
         if code is None:
             return
@@ -183,30 +209,12 @@ class Watch:
         self._codes.extend(_nested(code))
         for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=False):
             with contextlib.suppress(ValueError):  # an empty cell
-                value = cell.cell_contents
-                self._slot(
-                    name,
-                    lambda c=cell: c.cell_contents,
-                    lambda v, c=cell: setattr(c, "cell_contents", v),
-                    value,
-                )
-                self._visit(name, value, depth - 1)
+                self._look(name, attribute(cell, "cell_contents"), cell.cell_contents)
         names = {n for c in _nested(code) for n in c.co_names}
         for name in sorted(names - set(dir(builtins))):
-            value = fn.__globals__.get(name, _MISSING)
-            self._slot(name, *_entry(fn.__globals__, name), value)
-            if value is not _MISSING and not isinstance(value, types.ModuleType | type):
-                self._visit(name, value, depth - 1)
-        for value in fn.__defaults__ or ():
-            self._visit("a default argument", value, depth - 1)
-
-    def _slot(self, name: str, read: Callable[[], Any], write: Callable[[Any], None], value: Any) -> None:
-        contents = None
-        if isinstance(value, list | set):
-            contents = list(value)
-        elif isinstance(value, dict):
-            contents = dict(value)
-        self._slots.append(_Slot(name, read, write, value, contents))
+            self._look(name, entry(fn.__globals__, name), fn.__globals__.get(name, MISSING))
+        self._attributes(fn.__name__, fn)
+        self._waiting += (("a default argument", value) for value in fn.__defaults__ or ())
 
     def _line(self, name: str, *, store: bool) -> Source:
         """The user's line that stores (or else mentions) the last part of `name`."""
@@ -224,14 +232,9 @@ class Watch:
         return Source(code.co_filename, line, linecache.getline(code.co_filename, line).strip())
 
 
-def _entry(table: dict[str, Any], key: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    def write(value: Any) -> None:
-        if value is _MISSING:
-            table.pop(key, None)
-        else:
-            table[key] = value
-
-    return lambda: table.get(key, _MISSING), write
+def _slots_of(cls: type) -> Iterator[str]:
+    for base in filter(_is_own, cls.__mro__):
+        yield from (k for k, v in vars(base).items() if isinstance(v, types.MemberDescriptorType))
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -242,45 +245,15 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _is_plain_object(x: Any) -> bool:
-    """An instance of a class of the user's own code."""
-    if isinstance(x, type | types.ModuleType) or not hasattr(x, "__dict__"):
+    """An instance of a class of the user's own code, or a bare namespace."""
+    if isinstance(x, type | types.ModuleType):
         return False
+    return _is_own(type(x)) or isinstance(x, types.SimpleNamespace)
+
+
+def _is_own(cls: type) -> bool:
+    """A class of the user's own code."""
     try:
-        return is_own_file(inspect.getfile(type(x)))
+        return is_own_file(inspect.getfile(cls))
     except (TypeError, OSError):
         return False
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (isinstance(a, _PLAIN) and type(a) is type(b) and (a == b or a != a))
-
-
-def _differs(slot: _Slot) -> bool:
-    now = slot.read()
-    if not _same(now, slot.held):
-        return True
-    match slot.contents:
-        case list() if isinstance(now, set):
-            return now != set(slot.contents)
-        case list():
-            return len(now) != len(slot.contents) or not all(map(_same, now, slot.contents))
-        case dict():
-            return now.keys() != slot.contents.keys() or not all(_same(now[k], slot.contents[k]) for k in now)
-        case _:
-            return False
-
-
-def _restore(slot: _Slot) -> None:
-    held = slot.held
-    match slot.contents:
-        case list() if isinstance(held, set):
-            held.clear()
-            held.update(slot.contents)
-        case list():
-            held[:] = slot.contents
-        case dict():
-            held.clear()
-            held.update(slot.contents)
-        case _:
-            pass
-    slot.write(held)

@@ -140,6 +140,8 @@ class _Walk:
                 self._class(x, names)
             case np.ndarray():
                 self._array(x)
+            case bytearray():
+                self._elements(x, names)
             case _ if not _is_library(type(x).__module__):
                 self._attributes(x, names | _CALL)
             case _:
@@ -153,6 +155,8 @@ class _Walk:
             self.place(functools.partial(_contents, cell), names)
         for name in sorted(names & f.__globals__.keys()):
             self.entry(f.__globals__, name, names)
+        for name in sorted(names & f.__dict__.keys()):
+            self.entry(f.__dict__, name, names)
         self.waiting += ((f.__defaults__, names), (f.__kwdefaults__, names))
 
     def _module(self, module: torch.nn.Module) -> None:

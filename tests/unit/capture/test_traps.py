@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -234,3 +237,76 @@ def test_error_of_the_user_names_the_line() -> None:
 
     error = refused("E200", fn, torch.ones(3))
     assert "x + torch.ones(7)" in error.where
+
+
+CALLS: dict[str, list[int]] = {}
+
+
+def far(depth: int) -> Callable[[], None]:
+    """A counter behind so many functions."""
+
+    def count() -> None:
+        CALLS.setdefault("far", []).append(1)
+
+    f: Callable[[], Any] = count
+    for _ in range(depth):
+        f = (lambda inner: lambda: inner())(f)
+    return f
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def up(self) -> None:
+        self.n += 1
+
+
+class Class:
+    n = 0
+
+
+def function_attribute() -> None:
+    function_attribute.n += 1
+
+
+function_attribute.n = 0
+
+
+def effects() -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
+    """(what has an effect, what it changes) by the kind of place."""
+    d, array, text, names, slotted = deque([0]), np.zeros(3), bytearray(3), SimpleNamespace(n=0), Slotted()
+    nested = {"a": ({"b": [{"c": {"d": [0]}}]},)}
+    return {
+        "ten functions away": (far(10), lambda: dict(CALLS)),
+        "deque": (lambda: d.append(1), lambda: list(d)),
+        "numpy": (lambda: array.__setitem__(0, array[0] + 1), array.tolist),
+        "bytearray": (lambda: text.__setitem__(0, text[0] + 1), lambda: bytes(text)),
+        "namespace": (lambda: setattr(names, "n", names.n + 1), lambda: names.n),
+        "slot": (slotted.up, lambda: slotted.n),
+        "class": (lambda: setattr(Class, "n", Class.n + 1), lambda: Class.n),
+        "function": (function_attribute, lambda: function_attribute.n),
+        "nested": (lambda: nested["a"][0]["b"][0]["c"]["d"].append(1), lambda: str(nested)),
+    }
+
+
+@pytest.mark.parametrize("kind", effects())
+def test_a_side_effect_is_seen_and_undone_wherever_it_lies(kind: str) -> None:
+    act, read = effects()[kind]
+    before = read()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        act()
+        return x + 1
+
+    refused("E202", fn, torch.ones(3))
+    assert read() == before
+
+
+def test_a_hook_with_a_side_effect() -> None:
+    m, log = torch.nn.Sequential(torch.nn.ReLU()), [0]
+    m[0].register_forward_hook(lambda _m, _i, out: log.append(1))
+    refused("E202", m, torch.ones(3))
+    assert log == [0]
