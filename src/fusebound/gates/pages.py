@@ -14,6 +14,9 @@ from fusebound.gates.base import Candidate
 from fusebound.ir.graph import Graph
 from fusebound.ir.text import parse_graph
 
+HOME = "fusebound.gates"
+"""The package whose `pages/` holds these."""
+
 _BLOCK = re.compile(r"^```fusebound\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _REPEAT = re.compile(r"^repeat i = (\d+) … (\d+): (.*)\n", re.MULTILINE)
 _PLACE = re.compile(r"\{(?:(\d+)-)?i([+-]\d+)?\}")
@@ -42,24 +45,39 @@ class Example:
         return Candidate(self.graph, a, b)
 
 
+@cache
+def read(package: str) -> Mapping[str, str]:
+    """The Markdown pages in a package's `pages/`, by code, in order."""
+    folder = files(package) / "pages"
+    found = {p.name.removesuffix(".md"): p for p in folder.iterdir() if p.name.endswith(".md")}
+    return {code: found[code].read_text("utf-8") for code in sorted(found)}
+
+
 def codes() -> list[str]:
     """All codes that have a page, in order."""
-    return sorted(_pages())
+    return list(read(HOME))
 
 
-def page(code: str) -> str:
-    """The page of a code, in Markdown. Raises UsageError, with close codes, for one without a page."""
-    found = _pages().get(code.upper())
+def page(code: str, pages: Mapping[str, str] | None = None) -> str:
+    """The page of a code, among the gates' or those given. Raises UsageError (E101), with close codes, for one
+    without a page."""
+    known = read(HOME) if pages is None else pages
+    found = known.get(code.upper())
     if found is None:
-        close = get_close_matches(code.upper(), codes(), n=4, cutoff=0.5)
-        hint = f"did you mean {', '.join(close)}?" if close else "codes look like F101"
-        raise UsageError(f"no code {code!r}", hint=hint)
+        close = get_close_matches(code.upper(), known, n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(close)}?" if close else "`fusebound explain` lists all codes"
+        raise UsageError(f"there is no code `{code}`", hint=hint, code="E101")
     return found
 
 
 def title(code: str) -> str:
     """The headline of a page, without the code."""
-    return page(code).split("\n", 1)[0].removeprefix(f"# {code.upper()}: ")
+    return headline(page(code))
+
+
+def headline(text: str) -> str:
+    """The first line of a page, `# CODE: …`, without the code."""
+    return text.partition("\n")[0].partition(": ")[2]
 
 
 def example(code: str) -> Example:
@@ -81,11 +99,3 @@ def _repeated(m: re.Match[str]) -> str:
         return _PLACE.sub(lambda p: str((int(p[1]) - i if p[1] else i) + int(p[2] or 0)), m[3])
 
     return "".join(f"{line(i)}\n" for i in range(int(m[1]), int(m[2]) + 1))
-
-
-@cache
-def _pages() -> dict[str, str]:
-    folder = files("fusebound.gates") / "pages"
-    return {
-        f.name.removesuffix(".md"): f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".md")
-    }
