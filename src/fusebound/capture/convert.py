@@ -26,7 +26,7 @@ from fusebound.capture.lower import Ctx, T, Unlowered
 from fusebound.capture.lower.apply import Call, kind_of, lower, prune, settle
 from fusebound.capture.metadata import explicit
 from fusebound.capture.registry import CUSTOM
-from fusebound.capture.source import scope_of, source_of, written_as
+from fusebound.capture.source import scope_of, shown, source_of, written_as
 from fusebound.errors import CaptureError
 from fusebound.ir.builder import Builder
 from fusebound.ir.control import MODULE
@@ -177,6 +177,8 @@ class _Converter:
             # The user's batch_norm: what it saves for the backward pass is empty at inference.
             target, vals = "aten.batch_norm.default", vals[:1]
             args = (*args[:5], False, *args[5:7], False)
+        if any(isinstance(v, list | tuple) for v in vals):
+            raise CaptureError(f"{target} returns lists inside a tuple", where=shown(source_of(node)), code="E208")
         kept = [i for i, v in enumerate(vals) if isinstance(v, _DATA)]
         results = tuple(value_of("", vals[i]) for i in kept)
         call = Call(target, args, kwargs, results, (*_operands(node), *vals))

@@ -279,3 +279,23 @@ def test_replay_resolves_by_an_allow_list() -> None:
     for token in ("torch.load", "torch.ops", "nonsense device"):
         with pytest.raises(FormatError):
             call(replace(op, kwargs=(("dtype", Token(token)),)), {"x": X})
+
+
+def test_results_that_nest_lists_are_refused() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.histogramdd(x, [2, 2]).hist + 1
+
+    with pytest.raises(CaptureError, match="aten.histogramdd.default returns lists inside a tuple") as caught:
+        capture(f, (torch.rand(5, 2),))
+    assert caught.value.code == "E208" and "torch.histogramdd(x" in caught.value.where
+
+
+@pytest.mark.parametrize("order", [2, 1, 0, 3.5, float("inf")])
+def test_the_norm_of_a_scalar(order: float) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, order, dim=0)
+
+    x = torch.tensor(-3.0)
+    captured = capture(f, (x,))
+    assert not any(u.why for u in captured.graph.user_ops)
+    assert interpret(captured, (x,))[0] == (1.0 if order == 0 else 3.0)

@@ -133,7 +133,7 @@ def count_nonzero(c: Ctx, x: T, dim: Dims = None) -> T:
 def vector_norm(c: Ctx, w: T, order: Number, dims: Sequence[int], keep: bool) -> T:
     """The p-norm of a real operand, in its own type; of a single element, as in eager, its size without powers."""
     size = c("abs", w)
-    if order != 0 and all(w.shape[d] == 1 for d in dims):
+    if order != 0 and (w.rank == 0 or all(w.shape[d] == 1 for d in dims)):
         order = 1
     match order:
         case 2:
