@@ -285,7 +285,7 @@ def test_results_that_nest_lists_are_refused() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.histogramdd(x, [2, 2]).hist + 1
 
-    with pytest.raises(CaptureError, match="aten.histogramdd.default returns lists inside a tuple") as caught:
+    with pytest.raises(CaptureError, match="returns lists inside a tuple") as caught:
         capture(f, (torch.rand(5, 2),))
     assert caught.value.code == "E208" and "torch.histogramdd(x" in caught.value.where
 
