@@ -25,7 +25,7 @@ def show_aliases(module: torch.fx.GraphModule) -> None:
     what is written to their results.
     """
     for node in _calls(module.graph):
-        if _returns_alias(node.target) or not node.args or not isinstance(node.args[0], torch.fx.Node):
+        if _returns_alias(node) or not node.args or not isinstance(node.args[0], torch.fx.Node):
             continue
         if _is_switched_off(node) or _is_operand(node):
             node.target, node.args, node.kwargs = torch.ops.aten.alias.default, node.args[:1], {}
@@ -33,11 +33,16 @@ def show_aliases(module: torch.fx.GraphModule) -> None:
 
 
 def _calls(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
-    return (n for n in graph.nodes if isinstance(n.target, torch._ops.OpOverload))
+    return (n for n in graph.nodes if _op(n) is not None)
 
 
-def _returns_alias(op: Any) -> bool:
-    return any(r.alias_info is not None for r in op._schema.returns)
+def _op(node: torch.fx.Node) -> torch._ops.OpOverload | None:
+    return node.target if isinstance(node.target, torch._ops.OpOverload) else None
+
+
+def _returns_alias(node: torch.fx.Node) -> bool:
+    op = _op(node)
+    return op is not None and any(r.alias_info is not None for r in op._schema.returns)
 
 
 def _is_switched_off(node: torch.fx.Node) -> bool:
@@ -63,7 +68,7 @@ def check_in_place(graph: torch.fx.Graph) -> None:
     """
     for node in _calls(graph):
         for target in _written(node):
-            if torch.Tag.inplace_view in node.target.tags and _origin(target).op == "placeholder":
+            if _changes_shape(node) and _origin(target).op == "placeholder":
                 raise CaptureError(
                     f"{node.target} changes the shape of an argument, not only its elements",
                     where=shown(source_of(node)), hint="use a view, or run it eagerly", code="E202",
@@ -75,9 +80,15 @@ def check_in_place(graph: torch.fx.Graph) -> None:
                 raise _in_place(node, "writes to a tensor whose elements share memory")
 
 
+def _changes_shape(node: torch.fx.Node) -> bool:
+    op = _op(node)
+    return op is not None and torch.Tag.inplace_view in op.tags
+
+
 def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     """Operands that the operator writes."""
-    for i, a in enumerate(node.target._schema.arguments):
+    op = _op(node)
+    for i, a in enumerate(op._schema.arguments if op is not None else ()):
         if a.alias_info is not None and a.alias_info.is_write:
             x = node.args[i] if i < len(node.args) else node.kwargs.get(a.name)
             yield from (
@@ -95,7 +106,7 @@ def _path(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
 
 def _origin(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose very tensor this one may be: in-place operators and those that do nothing return it."""
-    while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+    while _op(node) is not None:
         source = next(_written(node), node.all_input_nodes[0] if _is_operand(node) else None)
         if source is None:
             break
