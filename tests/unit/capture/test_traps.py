@@ -204,6 +204,15 @@ def test_an_argument_changes_its_shape(fn: Callable[..., Any]) -> None:
     assert x.shape == (3, 3)
 
 
+def test_a_constant_made_inside_is_written_to_in_peace() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        w = torch.tensor([1.0, 2.0])
+        return x * w.add_(1)
+
+    captured = capture(f, (torch.ones(3, 2),))
+    assert not captured.graph.mutations
+
+
 def test_a_view_changes_its_own_shape() -> None:
     captured = capture(lambda a: a[1:].unsqueeze_(0) * 2, (torch.randn(5),))
     assert [captured.graph.values[v].shape for v in captured.graph.outputs] == [(1, 4)]
