@@ -10,23 +10,36 @@ from fusebound.gates.base import Candidate, Evidence, Facts, Verdict
 POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library")
 GATE = "policy"
 
+_LIMITS = {
+    "none": "fuses nothing",
+    "elementwise": "fuses no reductions",
+    "loop": "fuses one level of reductions",
+}
+"""What the policies short of `tile` allow, from tight to loose."""
+
 
 def check(c: Candidate, facts: Facts) -> Verdict | None:
-    """A refusal by the policy, or None where it allows the merge.
+    """A refusal by the policy, with the tightest one that allows the merge; None where this one does.
 
     `none` fuses nothing; `elementwise` no reductions; `loop` one level of reductions with what feeds it and
     what follows its result; `tile` and `library` whatever the gates pass. The two textbook policies have
     gates of their own (`fusebound.textbook`) and are not judged here.
     """
-    match facts.policy:
-        case "none":
-            return _refuse(c, facts, "fuses nothing")
-        case "elementwise" if reduces(c.graph, c.nodes):
-            return _refuse(c, facts, "fuses no reductions")
-        case "loop" if (levels := _levels(c)) > 1:
-            return _refuse(c, facts, f"fuses one level of reductions, not {levels}")
-        case _:
-            return None
+    if facts.policy not in _LIMITS:
+        return None
+    needed = _tightest(c)
+    order = (*_LIMITS, "tile")
+    if order.index(facts.policy) >= order.index(needed):
+        return None
+    evidence = (Evidence("policy", facts.policy, "=", needed),)
+    text = f"policy {facts.policy} {_LIMITS[facts.policy]}"
+    return Verdict(GATE, "fail", "F900", text, tuple(sorted(c.nodes))[:1], evidence, f"policy={needed}")
+
+
+def _tightest(c: Candidate) -> str:
+    if not reduces(c.graph, c.nodes):
+        return "elementwise"
+    return "loop" if _levels(c) <= 1 else "tile"
 
 
 def _levels(c: Candidate) -> int:
@@ -36,14 +49,3 @@ def _levels(c: Candidate) -> int:
     return sum(
         1 for u in busy_users(c.graph, c.nodes) if reduces(c.graph, [n.id for n in c.graph.members[u.name]])
     )
-
-
-def _refuse(c: Candidate, facts: Facts, why: str) -> Verdict:
-    looser = (
-        POLICIES[min(POLICIES.index(facts.policy) + 1, len(POLICIES) - 1)]
-        if facts.policy != "none"
-        else "tile"
-    )
-    evidence = (Evidence("policy", facts.policy, "=", "tile"),)
-    text = f"policy {facts.policy} {why}"
-    return Verdict(GATE, "fail", "F900", text, tuple(sorted(c.nodes))[:1], evidence, f"policy={looser}")

@@ -199,6 +199,21 @@ def test_policies_refuse_what_they_do_not_allow() -> None:
     assert bool(pointwise)
 
 
+@pytest.mark.parametrize("policy", ["none", "elementwise", "loop"])
+@pytest.mark.parametrize(("a", "b"), [("add", "mul"), ("mul", "sum"), ("mul", "softmax")])
+def test_the_policy_that_a_refusal_names_allows_the_merge(policy: str, a: str, b: str) -> None:
+    s = Sketch()
+    x = s.input("x", 4096, 1024)
+    m = s.op("mul", "mul", s.op("add", "add", x, x), x)
+    g = s.done(s.softmax(m), s.op("sum", "sum", m, axes=(1,)))
+    refused = pair(g, a, b, Facts(get("cpu-avx512"), policy=policy)).override
+    if refused is not None:
+        named = refused.counterfactual.removeprefix("policy=")
+        assert pair(g, a, b, Facts(get("cpu-avx512"), policy=named)).override is None
+    else:
+        assert (policy, b) in (("elementwise", "mul"), ("loop", "mul"), ("loop", "sum"))
+
+
 def test_rules_forbid_and_require() -> None:
     g = chain(rows=8, columns=8)
     once = Facts(get("cpu-avx512"), expected_calls=1)
