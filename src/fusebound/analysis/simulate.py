@@ -14,8 +14,8 @@ from fusebound.analysis import datasets
 from fusebound.analysis.group import boundary
 from fusebound.analysis.interpret import evaluate, rounded
 from fusebound.analysis.numerics import ErrorFacts
-from fusebound.analysis.shape import Key, structure
 from fusebound.analysis.shrink import Shapes, shrink
+from fusebound.analysis.structure import Key, structure
 from fusebound.analysis.tau import Difference, Tau
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fusebound.analysis.roofline import busy_users
-from fusebound.analysis.shape import structure
+from fusebound.analysis.structure import structure
 from fusebound.analysis.tau import Tau
 from fusebound.errors import UsageError
 from fusebound.gates.base import Candidate, Facts

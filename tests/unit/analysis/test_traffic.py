@@ -10,8 +10,8 @@ from fusebound.analysis.liveness import peak_bytes
 from fusebound.analysis.recompute import ways
 from fusebound.analysis.roofline import eager_cost, kernel_cost
 from fusebound.analysis.rows import row_scratch
-from fusebound.analysis.shape import structure
 from fusebound.analysis.space import Space, unify
+from fusebound.analysis.structure import structure
 from fusebound.analysis.traffic import by_level, kernel_traffic, level, unfused_bytes, user_traffic
 from fusebound.ir.graph import Graph, Mutation
 from fusebound.target import get
