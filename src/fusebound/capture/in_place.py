@@ -50,7 +50,12 @@ def _is_switched_off(node: torch.fx.Node) -> bool:
 
 
 def _is_operand(node: torch.fx.Node) -> bool:
-    """Whether the result is its first operand: the same elements of the same memory."""
+    """Whether the result is its first operand: the same elements of the same memory.
+
+    Traced constants (`torch.tensor([1, 2])` in the function) look like it: they are copied at every call.
+    """
+    if node.target is torch.ops.aten.lift_fresh_copy.default:
+        return False
     a, b = node.meta.get("val"), next((n.meta.get("val") for n in node.all_input_nodes), None)
     return _is_static(a) and _is_static(b) and storage_of(a) == storage_of(b) and _place(a) == _place(b)
 
