@@ -12,6 +12,7 @@ from fusebound.plan.greedy import plan
 from fusebound.plan.plan import Plan
 from fusebound.target import get
 from fusebound.verify.check import verify
+from fusebound.verify.inputs import PLAIN
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def test_a_model_is_no_worse_than_eager(
     name: str, planned: dict[str, tuple[Captured, tuple[object, ...], Plan]]
 ) -> None:
     captured, args, p = planned[name]
-    result = verify(build(p, captured), captured, args, special=False)
+    result = verify(build(p, captured), captured, args, sets=PLAIN)
     assert result.ok, result
 
 

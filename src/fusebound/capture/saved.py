@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -36,17 +36,33 @@ def captured_from_graph(graph: Graph) -> Captured:
 def replayed(graph: Graph) -> Callable[..., Any]:
     """A function of the graph's inputs that returns its outputs (one bare, several as a tuple) and mutates
     what the graph mutates. Raises FormatError for an operator that may not be run."""
-    steps = [(prepare(op), inputs_of(op), op.outputs) for op in graph.user_ops]
+    evaluate = evaluated(graph)
 
     def run(*args: Any) -> Any:
-        env: dict[str, Any] = dict(zip(graph.input_ids, args, strict=True))
-        for call, reads, writes in steps:
-            env.update(zip(writes, call([env[i] for i in reads]), strict=True))
+        env = evaluate(*args)
         new = [env[m.source] for m in graph.mutations]
         for m, value in zip(graph.mutations, new, strict=True):
             env[m.target].copy_(value)
         outs = tuple(env[o] for o in graph.outputs)
         return outs[0] if len(outs) == 1 else outs
+
+    return run
+
+
+def evaluated(
+    graph: Graph, modules: Mapping[str, Callable[..., Any]] | None = None
+) -> Callable[..., dict[str, Any]]:
+    """A function of the graph's inputs that returns the inputs and every operator's results, by value id.
+
+    `modules` are the submodules that control flow calls. Raises FormatError for an operator that may not be run.
+    """
+    steps = [(prepare(op, modules), inputs_of(op), op.outputs) for op in graph.user_ops]
+
+    def run(*args: Any) -> dict[str, Any]:
+        env: dict[str, Any] = dict(zip(graph.input_ids, args, strict=True))
+        for call, reads, writes in steps:
+            env.update(zip(writes, call([env[i] for i in reads]), strict=True))
+        return env
 
     return run
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @click.option("--boundary", is_flag=True, help="Rebuild and check at boundary shapes and layouts as well.")
 @with_options(MODEL, PLAN, OUTPUT)
 def command(options: Options, model: str, boundary: bool) -> int:
-    """Run MODEL fused, eagerly and in float64, on given, drawn and special values, and compare the errors.
+    """Run MODEL fused, eagerly and in float64, on given, drawn and special values, and compare the errors of each
+    output and of what each kernel stores.
 
     --boundary does so again at sizes round a vector and a tile, at sizes 0 and 1, transposed, strided and expanded.
     Exits with 1 if an output is less accurate than allowed.
@@ -61,8 +62,9 @@ def _shapes(session: Session) -> tuple[ShapeCheck, ...]:
 
 
 def _show(console: Console, report: Report) -> None:
-    from fusebound.report import tables
+    from fusebound.report import error_table, tables
 
-    for section in (tables.heading(report), tables.errors(report), tables.checks(report)):
+    sections = [error_table.three_ways(report), error_table.stored(report), tables.checks(report)]
+    for section in (tables.heading(report), *(s for s in sections if s.row_count)):
         console.print()
         console.print(section)

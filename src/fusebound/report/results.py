@@ -8,7 +8,8 @@ from dataclasses import replace
 from fusebound.measure import statistics as measured
 from fusebound.measure.bench import BenchResult
 from fusebound.measure.statistics import Samples, quantile
-from fusebound.report.schema import OutputError, Phase, Ratio, Report, Timing
+from fusebound.report.schema import ClassChange, Figures, OutputError, Phase, Ratio, Report, Timing
+from fusebound.verify import result
 from fusebound.verify.result import OutputCheck, VerifyResult
 from fusebound.verify.shapes import ShapeCheck
 
@@ -18,6 +19,8 @@ def with_verify(report: Report, found: VerifyResult) -> Report:
     return replace(
         report,
         errors=tuple(_error(c) for c in found.outputs),
+        stored=tuple(_error(c) for c in found.stored),
+        origin=found.origin.group if found.origin else "",
         checks=_checks(found),
         ok=report.ok and found.ok,
     )
@@ -29,12 +32,17 @@ def _error(c: OutputCheck) -> OutputError:
         set=c.set,
         ok=c.ok,
         verdict=c.verdict,
-        fused_rms=c.fused_rms,
-        eager_rms=c.eager_rms,
-        fused_max=c.fused_max,
-        eager_max=c.eager_max,
+        fused=_figures(c.fused),
+        eager=_figures(c.eager),
+        apart=_figures(c.apart),
         detail=c.detail,
+        changes=tuple(ClassChange(x.kind, x.count, x.ok, x.example) for x in c.changes),
+        group=c.group,
     )
+
+
+def _figures(f: result.Figures) -> Figures:
+    return Figures(f.rms, f.max, f.relative, f.ulps, f.max_ulps)
 
 
 def _checks(found: VerifyResult) -> tuple[str, ...]:
@@ -48,6 +56,11 @@ def _checks(found: VerifyResult) -> tuple[str, ...]:
         )
     if found.skipped:
         lines.append(f"not begun for lack of time: {', '.join(found.skipped)}")
+    if found.origin is not None:
+        where = found.origin
+        lines.append(
+            f"the error on {where.set!r} arises in group {where.group}, at {where.output}: {where.detail}"
+        )
     lines += [f"eager raises, and so does the program: {text}" for text in found.raised]
     return (*lines, *found.notes)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import astuple, fields
 
-from fusebound.report.schema import Report
+from fusebound.report.schema import Figures, Report
 
 Row = tuple[object, ...]
 
@@ -24,10 +25,14 @@ def group_rows(report: Report) -> Iterator[Row]:
 
 
 def error_rows(report: Report) -> Iterator[Row]:
-    """One row a checked output: errors against float64, fused and eager."""
-    yield ("output", "set", "ok", "verdict", "fused_rms", "eager_rms", "fused_max", "eager_max")
-    for e in report.errors:
-        yield (e.output, e.set, e.ok, e.verdict, e.fused_rms, e.eager_rms, e.fused_max, e.eager_max)
+    """One row a checked output, then one a value that a kernel stores: fused and eager against float64, and apart."""
+    gaps = ("fused", "eager", "apart")
+    columns = (f"{g}_{f.name}" for g in gaps for f in fields(Figures))
+    yield ("group", "output", "set", "ok", "verdict", *columns, "changes")
+    for e in (*report.errors, *report.stored):
+        figures = (x for g in (e.fused, e.eager, e.apart) for x in astuple(g))
+        changes = "; ".join(f"{c.kind} {c.count}" for c in e.changes)
+        yield (e.group, e.output, e.set, e.ok, e.verdict, *figures, changes)
 
 
 def timing_rows(report: Report) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from typing import Any
 from fusebound.errors import FormatError
 from fusebound.report import codec
 
-FORMAT = "fusebound.report/1"
+FORMAT = "fusebound.report/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +75,46 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputError:
-    """Error of one output against float64 on one set of values: root mean square and maximum, beside eager's.
+class Figures:
+    """How far one result lies from another: rms and maximum in the output's unit, the rms as a share of the fp64
+    values' rms, the rms in ULP at that rms, and the maximum in ULP of its element (0 for integers)."""
 
-    `verdict` is one of `verify.result.VERDICTS`; `ok` says whether it is allowed.
+    rms: float
+    max: float
+    relative: float
+    ulps: float
+    max_ulps: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClassChange:
+    """Elements whose class (NaN, infinite, finite, sign of zero) is not eager's; `kind` is one of
+    `verify.classes.KINDS`, `ok` whether it is allowed, `example` the first element in words."""
+
+    kind: str
+    count: int
+    ok: bool
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputError:
+    """One output on one set of values, three ways: `fused` and `eager` against float64, and fused `apart` from eager.
+
+    `verdict` is one of `verify.result.VERDICTS`; `ok` says whether it is allowed. With `group` it is a value that
+    this group of the plan stores.
     """
 
     output: str
     set: str
     ok: bool
     verdict: str
-    fused_rms: float
-    eager_rms: float
-    fused_max: float
-    eager_max: float
+    fused: Figures
+    eager: Figures
+    apart: Figures
     detail: str = ""
+    changes: tuple[ClassChange, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +153,9 @@ class Remainder:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The whole bundle. `ok` is false when a check of the numbers failed, `slower` true when the program lost
-    to eager in three runs of three. `warnings` say which timings should not be believed.
+    to eager in three runs of three. `warnings` say which timings should not be believed. `errors` has the outputs,
+    `stored` the values that kernels store, each on the set of values where it fared worst; `origin` is the group in
+    which a failure arises.
     """
 
     model: str
@@ -151,6 +178,8 @@ class Report:
     remainders: tuple[Remainder, ...]
     phases: tuple[Phase, ...] = ()
     errors: tuple[OutputError, ...] = ()
+    stored: tuple[OutputError, ...] = ()
+    origin: str = ""
     checks: tuple[str, ...] = ()
     timings: tuple[Timing, ...] = ()
     ratios: tuple[Ratio, ...] = ()

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from fusebound.plan.plan import Cut
 from fusebound.report import units
+from fusebound.report.error_table import errors
 from fusebound.report.group_table import groups
 from fusebound.report.layout import LEVEL_NAMES, arrow, labelled, plain_table
-from fusebound.report.schema import OutputError, Ratio, Remainder, Report, Shares, Timing
+from fusebound.report.schema import Ratio, Remainder, Report, Shares, Timing
 
 REMAINDERS_SHOWN = 5
-ERRORS_SHOWN = 6
 MEMORY = {"reused": "memory reused", "held": "outputs held alive"}
 
 
@@ -56,32 +56,6 @@ def traffic(report: Report) -> Table:
             reuse = arrow(units.size(x.before), units.size(x.after))
             lines.append(("on chip", f"{reuse} of intermediate values re-used without leaving the core"))
     return labelled(lines)
-
-
-def errors(report: Report) -> Table:
-    """Error of each output against float64, fused beside eager."""
-    table = plain_table(
-        ("error against fp64", "left"),
-        ("rms fused", "right"),
-        ("eager", "right"),
-        ("max fused", "right"),
-        ("eager", "right"),
-        ("verdict", "left"),
-    )
-    shown = sorted(report.errors, key=lambda e: (e.ok, -_excess(e)))
-    for e in shown[:ERRORS_SHOWN]:
-        figures = (e.fused_rms, e.eager_rms, e.fused_max, e.eager_max)
-        note = e.verdict if e.ok else f"FAILED on {e.set}: {e.verdict}; {e.detail}"
-        table.add_row(e.output, *(units.error(x) for x in figures), note, style="" if e.ok else "bold red")
-    if hidden := shown[ERRORS_SHOWN:]:
-        best = dict.fromkeys(e.verdict for e in hidden)
-        table.add_row(f"… {len(hidden)} more", "", "", "", "", " or ".join(best), style="dim")
-    return table
-
-
-def _excess(e: OutputError) -> float:
-    """The fused error over eager's, for ordering: what is nearest to a failure comes first."""
-    return e.fused_rms / e.eager_rms if e.eager_rms else float(e.fused_rms > 0)
 
 
 def verdict(report: Report) -> Table:

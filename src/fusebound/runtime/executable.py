@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -137,6 +137,19 @@ class Executable:
             for i in drop:
                 env[i] = None
         return self._finish(env)
+
+    def watched(
+        self, inputs: Sequence[Any], see: Callable[[Group, Mapping[str, Any]], None]
+    ) -> list[Any]:
+        """`run_plain` that shows the values of every group, by id, as its step has left them."""
+        env = self._start(inputs)
+        with torch.no_grad():
+            for (group, step), drop in zip(self._steps, self._drop, strict=True):
+                step(env)
+                see(group, {v: env[self._slot[v]] for v in group.outputs})
+                for i in drop:
+                    env[i] = None
+            return self._finish(env)
 
     def profile(self, args: tuple[Any, ...], rounds: int = 5) -> dict[str, float]:
         """Median microseconds of every step, by group id, over some rounds."""

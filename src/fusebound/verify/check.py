@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from fusebound.analysis.tau import Tau
 from fusebound.verify.call import Capture, Snapshot, bind, tensors
-from fusebound.verify.errors import Errors, pooled
-from fusebound.verify.inputs import GIVEN, LIKE, SPECIAL_SETS, fill, floats
+from fusebound.verify.errors import Errors, Gap, pooled
+from fusebound.verify.groups import Stored, stored
+from fusebound.verify.inputs import GIVEN, LIKE, PLAIN, SPECIAL_SETS, fill, floats
 from fusebound.verify.program import Comparison, Program, own_copies
 from fusebound.verify.repeat import Repeats, repeat
-from fusebound.verify.result import OutputCheck, VerifyResult
+from fusebound.verify.result import Figures, OutputCheck, VerifyResult
 from fusebound.verify.tolerance import Ruling, rule
 
 _SMALL = 256
@@ -27,29 +30,30 @@ def verify(
     *,
     eager: Callable[..., object] | None = None,
     numerics: str = "accurate",
-    tau: float | None = None,
-    special: bool = True,
+    tau: Tau | None = None,
+    sets: Sequence[str] = (),
     seed: int = 0,
     budget_s: float = 20.0,
 ) -> VerifyResult:
     """Compare `exe` with eager (`captured.fn` unless given) and the oracle, by the rule of `tolerance`.
 
-    The sets of values: the arguments as given, values like them with parameters, buffers and integers drawn
-    anew, and with `special` a large mean, a wide range, tiny values, NaN/Inf/zeros/subnormals and rows of
-    -Inf. Random sets stop after `budget_s` seconds and are listed as skipped. Where `exe` has an attribute
-    `poison` it is set, so that memory not written shows. Arguments, parameters and buffers hold their
-    values again afterwards.
+    The sets of values, those of `inputs` by name or all of them: the arguments as given, values like them with
+    parameters, buffers and integers drawn anew, a large mean, a wide range, tiny values, NaN/Inf/zeros/subnormals
+    and rows of -Inf. No set but the first begins after `budget_s` seconds; those left out are listed as skipped.
+    Where `exe` has a plan, what its kernels store is compared as well. Where it has an attribute `poison` it is
+    set, so that memory not written shows. Arguments, parameters and buffers hold their values again afterwards.
     """
     start = time.perf_counter()
     args, kwargs = own_copies(captured, args, kwargs or {})
     leaves = bind(captured, args, kwargs)
     given = Snapshot(tensors(leaves))
-    program = Program(exe, eager or captured.fn, captured, args, kwargs, leaves)
-    judge = _Judge(program, given, seed, numerics, tau, start + budget_s)
+    program = Program(exe, eager or captured.fn, captured, args, kwargs, leaves, tau)
+    groups = stored(exe, args, kwargs, tau=tau)
+    judge = _Judge(program, groups, given, seed, numerics, tau, start + budget_s)
     poisoned = _set_poison(exe, True)
     try:
         repeats = repeat(program)
-        for kind in _sets(leaves, special):
+        for kind in sets or _sets(leaves):
             judge.run(kind)
     finally:
         _set_poison(exe, False)
@@ -57,8 +61,8 @@ def verify(
     return judge.result(repeats, poisoned, time.perf_counter() - start)
 
 
-def _sets(leaves: Sequence[Any], special: bool) -> tuple[str, ...]:
-    return (GIVEN, LIKE, *SPECIAL_SETS) if special and floats(leaves) else (GIVEN, LIKE)
+def _sets(leaves: Sequence[Any]) -> tuple[str, ...]:
+    return (*PLAIN, *SPECIAL_SETS) if floats(leaves) else PLAIN
 
 
 def _set_poison(exe: object, on: bool) -> bool:
@@ -73,11 +77,13 @@ class _Judge:
     """Runs the sets of values and collects checks, faults and notes."""
 
     def __init__(
-        self, program: Program, given: Snapshot, seed: int, numerics: str, tau: float | None, deadline: float
-    ) -> None:
-        self._program, self._given, self._seed = program, given, seed
+        self, program: Program, groups: Stored | None, given: Snapshot, seed: int, numerics: str, tau: Tau | None,
+        deadline: float,
+    ) -> None:  # fmt: skip
+        self._program, self._groups, self._given, self._seed = program, groups, given, seed
         self._numerics, self._tau, self._deadline = numerics, tau, deadline
         self._checks: list[OutputCheck] = []
+        self._stored: list[OutputCheck] = []
         self._sets: list[str] = []
         self._skipped: list[str] = []
         self._raised: list[str] = []
@@ -85,37 +91,53 @@ class _Judge:
         self._notes: dict[str, None] = {}
 
     def run(self, kind: str) -> None:
-        """Compare on one set of values; small outputs over several draws, and once more where one seems
-        worse."""
+        """Compare on one set of values; what the groups store too, on plain values and where something fails."""
         if self._sets and time.perf_counter() > self._deadline:
             self._skipped.append(kind)
             return
         self._sets.append(kind)
-        draws = [self._draw(kind, 0)]
-        if draws[0] is None:
+        checks = self._compared(kind, self._program)
+        self._checks.extend(checks)
+        if self._groups is None or (kind != GIVEN and time.perf_counter() > self._deadline):
             return
+        if kind in PLAIN or not all(c.ok for c in checks):
+            found = {c.output: c for c in self._compared(kind, self._groups.program)}
+            for i, (group, value) in enumerate(self._groups.names):
+                if (c := found.get(f"output {i}")) is not None:
+                    self._stored.append(replace(c, output=value, group=group))
+
+    def _compared(self, kind: str, program: Program) -> list[OutputCheck]:
+        """Small outputs over several draws, and once more where one seems worse."""
+        draws = [self._draw(kind, 0, program)]
+        if draws[0] is None:
+            return []
         small = kind != GIVEN and any(c.numel < _SMALL for c in draws[0].outputs)
-        draws += [self._draw(kind, i) for i in range(1, _DRAWS)] if small else []
+        draws += [self._draw(kind, i, program) for i in range(1, _DRAWS)] if small else []
         checks = self._judged(kind, [d for d in draws if d])
         if any(c.verdict == "worse" for c in checks) and self._tau is None:
             more = LIKE if kind == GIVEN else kind
-            draws += [self._draw(more, i) for i in range(len(draws), len(draws) + _CONFIRM)]
+            draws += [self._draw(more, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
             checks = self._judged(kind, [d for d in draws if d])
-        self._checks.extend(checks)
+        return checks
 
-    def _draw(self, kind: str, number: int) -> Comparison | None:
+    def _draw(self, kind: str, number: int, program: Program) -> Comparison | None:
+        """One comparison of the program, or of what its groups store, on values drawn for the program."""
         self._given.restore()
         seed = self._seed + 1000 * number
         if kind != GIVEN:
             fill(self._program.leaves, kind, seed)
-        self._program.settle()
-        found = self._program.compare(seed)
-        where = f" on {kind!r}"
+        program.settle()
+        found = program.compare(seed)
+        if program is self._program:
+            self._take(found, f" on {kind!r}")
+        return found if found.outputs else None
+
+    def _take(self, found: Comparison, where: str) -> None:
+        """Keep what belongs to no output."""
         self._faults.extend(fault + where for fault in found.faults if fault + where not in self._faults)
         self._notes.update(dict.fromkeys(note + where for note in found.notes))
         if found.raised:
             self._raised.append(f"{found.raised}{where}")
-        return found if found.outputs else None
 
     def _judged(self, kind: str, draws: Sequence[Comparison]) -> list[OutputCheck]:
         first = draws[0]
@@ -145,11 +167,13 @@ class _Judge:
             threads=repeats.threads,
             poisoned=poisoned,
             seconds=seconds,
+            groups=tuple(self._stored),
         )
 
 
 def _check(kind: str, name: str, shape: tuple[int, ...], errors: Errors, ruling: Ruling) -> OutputCheck:
-    whole, step = errors.whole, errors.step
+    whole = errors.whole
+    fused, eager, apart = (_figures(errors, gap) for gap in (whole.fused, whole.eager, whole.apart))
     return OutputCheck(
         set=kind,
         output=name,
@@ -157,11 +181,14 @@ def _check(kind: str, name: str, shape: tuple[int, ...], errors: Errors, ruling:
         shape=shape,
         verdict=ruling.verdict,
         detail=ruling.detail,
-        fused_rms=whole.fused_rms,
-        fused_max=whole.fused_max,
-        eager_rms=whole.eager_rms,
-        eager_max=whole.eager_max,
-        fused_ulps=whole.fused_rms / step if step else 0.0,
-        eager_ulps=whole.eager_rms / step if step else 0.0,
-        distance=errors.distance,
+        fused=fused,
+        eager=eager,
+        apart=apart,
+        changes=errors.changes,
     )
+
+
+def _figures(errors: Errors, gap: Gap) -> Figures:
+    rms, size = errors.whole.rms(gap), errors.whole.value_rms
+    ulps = rms / errors.step if errors.step else 0.0
+    return Figures(rms, gap.largest, rms / size if size else 0.0, ulps, gap.ulps)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fusebound.analysis.tau import Tau
 from fusebound.verify.errors import Errors, Exact, measure, measure_integers
 from fusebound.verify.oracle import Reference
 
@@ -33,11 +34,12 @@ class Comparer:
     """Collects outputs with their errors, faults (structure that differs) and notes.
 
     `shaken` computes, when asked, references whose intermediates moved by an ULP: they show what lies on a
-    jump.
+    jump. `tau` is a bound that distances are measured by.
     """
 
-    def __init__(self, shaken: Callable[[], Sequence[Reference]]) -> None:
+    def __init__(self, shaken: Callable[[], Sequence[Reference]], tau: Tau | None = None) -> None:
         self._shaken = shaken
+        self._tau = tau
         self.outputs: list[Output] = []
         self.faults: list[str] = []
         self.notes: list[str] = []
@@ -59,8 +61,8 @@ class Comparer:
 
     def _errors(self, fused: torch.Tensor, eager: torch.Tensor, exact: Any, pick: Pick) -> Errors:
         wanted = _reference_of(eager, exact)
-        errors = measure(fused, eager, wanted)
-        if errors.mismatches and not eager.is_floating_point() and not eager.is_complex():
+        errors = measure(fused, eager, wanted, self._tau)
+        if errors.changes and not eager.is_floating_point() and not eager.is_complex():
             return measure_integers(fused, eager, wanted.value, [pick(r) for r in self._shaken()])
         return errors
 

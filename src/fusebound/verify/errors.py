@@ -12,6 +12,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fusebound.analysis.tau import Difference, Tau
+from fusebound.verify import classes
+from fusebound.verify.classes import ClassChange
+
 MAX_ULPS = 4.0
 """Errors up to this many ULP of an element are within what a correct kernel shows."""
 
@@ -35,41 +39,49 @@ class Exact:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """How far one result lies from another: the sum of squares, the largest, and the largest in ULP of the element."""
+
+    squares: float = 0.0
+    largest: float = 0.0
+    ulps: float = 0.0
+
+    def merged(self, other: Gap) -> Gap:
+        """The gap over the elements of both."""
+        return Gap(self.squares + other.squares, max(self.largest, other.largest), max(self.ulps, other.ulps))
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """Error sums over a part of an output ("all", "tail", "last row"); squares and maxima are absolute.
+    """Gaps over a part of an output ("all", "tail", "last row"), of elements that are finite three times: fused and
+    eager against the reference, and fused against eager.
 
     `excess` is the largest fused error among elements beyond 4 ULP of themselves.
     """
 
     name: str
-    count: int
-    fused_squares: float
-    eager_squares: float
-    value_squares: float
-    fused_max: float
-    eager_max: float
-    excess: float
+    count: int = 0
+    fused: Gap = Gap()
+    eager: Gap = Gap()
+    apart: Gap = Gap()
+    value_squares: float = 0.0
+    excess: float = 0.0
 
     def merged(self, other: Part) -> Part:
         """The same part over the elements of both."""
         return Part(
             self.name,
             self.count + other.count,
-            self.fused_squares + other.fused_squares,
-            self.eager_squares + other.eager_squares,
+            self.fused.merged(other.fused),
+            self.eager.merged(other.eager),
+            self.apart.merged(other.apart),
             self.value_squares + other.value_squares,
-            max(self.fused_max, other.fused_max),
-            max(self.eager_max, other.eager_max),
             max(self.excess, other.excess),
         )
 
-    @property
-    def fused_rms(self) -> float:
-        return math.sqrt(self.fused_squares / self.count) if self.count else 0.0
-
-    @property
-    def eager_rms(self) -> float:
-        return math.sqrt(self.eager_squares / self.count) if self.count else 0.0
+    def rms(self, gap: Gap) -> float:
+        """Root mean square of one of the gaps."""
+        return math.sqrt(gap.squares / self.count) if self.count else 0.0
 
     @property
     def value_rms(self) -> float:
@@ -78,17 +90,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Errors of one output of type `dtype`. `mismatches` counts elements whose class (or integer value) is
-    neither the reference's nor eager's; `distance` is max|fused − eager|, `distance_ulps` the same in ULP
-    of the element."""
+    """Errors of one output of type `dtype`. `changes` are elements whose class (or integer value) is not eager's;
+    `tau_share` is the distance from eager as a share of what a τ allows."""
 
     dtype: torch.dtype
     parts: tuple[Part, ...]
     equal: bool
-    mismatches: int
-    mismatch: str
-    distance: float
-    distance_ulps: float
+    changes: tuple[ClassChange, ...] = ()
+    tau_share: float = 0.0
 
     @property
     def whole(self) -> Part:
@@ -99,16 +108,19 @@ class Errors:
         """ULP at the output's rms; 0 for integers."""
         return step(self.whole.value_rms, self.dtype) if self.dtype.is_floating_point else 0.0
 
+    @property
+    def forbidden(self) -> tuple[ClassChange, ...]:
+        """Changes to a class that is neither the reference's nor eager's."""
+        return tuple(c for c in self.changes if not c.ok)
+
     def merged(self, other: Errors) -> Errors:
         """The errors over the elements of both draws."""
-        first = self if self.mismatches else other
-        return replace(
-            first,
-            parts=tuple(a.merged(b) for a, b in zip(self.parts, other.parts, strict=True)),
-            equal=self.equal and other.equal,
-            mismatches=self.mismatches + other.mismatches,
-            distance=max(self.distance, other.distance),
-            distance_ulps=max(self.distance_ulps, other.distance_ulps),
+        return Errors(
+            self.dtype,
+            tuple(a.merged(b) for a, b in zip(self.parts, other.parts, strict=True)),
+            self.equal and other.equal,
+            classes.merged(self.changes, other.changes),
+            max(self.tau_share, other.tau_share),
         )
 
 
@@ -124,14 +136,14 @@ def step(value: float, dtype: torch.dtype) -> float:
     return float(ulp(torch.tensor(value, dtype=torch.float64), dtype))
 
 
-def measure(fused: torch.Tensor, eager: torch.Tensor, exact: Exact) -> Errors:
-    """Errors of `fused` and `eager` (same shape and type) against the exact values."""
+def measure(fused: torch.Tensor, eager: torch.Tensor, exact: Exact, tau: Tau | None = None) -> Errors:
+    """Errors of `fused` and `eager` (same shape and type) against the exact values, and their distance by `tau`."""
     if eager.is_complex():
         fused, eager = (torch.view_as_real(t.resolve_conj()) for t in (fused, eager))
         exact = replace(exact, value=torch.view_as_real(exact.value.resolve_conj()))
     if not eager.is_floating_point():
         return measure_integers(fused, eager, exact.value)
-    return _floats(fused, eager, exact)
+    return _floats(fused, eager, exact, tau)
 
 
 def measure_integers(
@@ -145,49 +157,52 @@ def measure_integers(
     wrong = (fused != eager) & (eager == exact)
     for other in shaken:
         wrong = wrong & (other == exact) if other.shape == exact.shape else torch.zeros_like(wrong)
-    count = int(wrong.sum())
-    mismatch = ""
-    if count:
+    changes: tuple[ClassChange, ...] = ()
+    if count := int(wrong.sum()):
         at = tuple(wrong.nonzero()[0].tolist())
-        mismatch = f"{fused[at].item()} where eager has {eager[at].item()} at {list(at)}"
-    empty = Part("all", 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return Errors(eager.dtype, (empty,), torch.equal(fused, eager), count, mismatch, 0.0, 0.0)
+        text = f"{fused[at].item()} where eager has {eager[at].item()} at {list(at)}"
+        changes = (ClassChange("another value", count, text),)
+    return Errors(eager.dtype, (Part("all"),), torch.equal(fused, eager), changes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one piece adds: its error sums, and how it differs from eager."""
+    """What one piece adds: its gaps, and how it differs from eager; `first` are places within the piece."""
 
     part: Part
     equal: bool
-    wrong: int
-    first_wrong: int
-    distance: float
-    distance_ulps: float
+    changes: tuple[ClassChange, ...]
+    first: tuple[int, ...]
+    tau_share: float
 
 
-def _floats(fused: torch.Tensor, eager: torch.Tensor, given: Exact) -> Errors:
+def _floats(fused: torch.Tensor, eager: torch.Tensor, given: Exact, tau: Tau | None) -> Errors:
     floor = 0.0
     if given.coarse and eager.numel():
         floor = step(float(given.value.to(torch.float64).square().mean().sqrt()), eager.dtype)
     names = _part_names(eager.shape)
-    whole = list(_pieces("all", fused, eager, given, floor))
+    whole = list(_pieces("all", fused, eager, given, floor, tau))
     parts = [_merged(p.part for p in whole)]
     for name in names[1:]:
         parts.append(_merged(p.part for p in _pieces(name, fused, eager, given, floor)))
-    return Errors(
-        eager.dtype,
-        tuple(parts),
-        all(p.equal for p in whole),
-        sum(p.wrong for p in whole),
-        _mismatch(whole, fused, eager, given.value),
-        max(p.distance for p in whole),
-        max(p.distance_ulps for p in whole),
-    )
+    changes: tuple[ClassChange, ...] = ()
+    for i, piece in enumerate(whole):
+        named = zip(piece.changes, piece.first, strict=True)
+        found = (replace(c, example=_words(i * _PIECE + at, fused, eager, given.value)) for c, at in named)
+        changes = classes.merged(changes, tuple(found))
+    share = max(p.tau_share for p in whole)
+    return Errors(eager.dtype, tuple(parts), all(p.equal for p in whole), changes, share)
+
+
+def _words(place: int, fused: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> str:
+    """One element three times."""
+    at = tuple(int(k) for k in torch.unravel_index(torch.tensor(place), fused.shape))
+    mine, theirs, true = (t[at].item() for t in (fused, eager, exact))
+    return f"{mine} where eager has {theirs} and fp64 {true} at {list(at)}"
 
 
 def _pieces(
-    name: str, fused: torch.Tensor, eager: torch.Tensor, given: Exact, floor: float
+    name: str, fused: torch.Tensor, eager: torch.Tensor, given: Exact, floor: float, tau: Tau | None = None
 ) -> Iterator[_Piece]:
     """The part called `name`, piece by piece, at least one (of no elements)."""
     flat = [_select(t, name).reshape(-1) for t in (fused, eager, given.value)]
@@ -195,7 +210,7 @@ def _pieces(
     for start in range(0, max(len(flat[0]), 1), _PIECE):
         cut = slice(start, start + _PIECE)
         f, e, x = (t[cut] for t in flat)
-        yield _piece(name, f, e, x.to(torch.float64), None if rest is None else rest[cut], floor)
+        yield _piece(name, f, e, x.to(torch.float64), None if rest is None else rest[cut], floor, tau)
 
 
 def _piece(
@@ -205,56 +220,44 @@ def _piece(
     exact: torch.Tensor,
     rest: torch.Tensor | None,
     floor: float,
+    tau: Tau | None,
 ) -> _Piece:
     dtype = eager.dtype
     # In float64 all types are alike, the 8-bit ones included, which have few operators of their own.
     f, e, nearest = (t.to(torch.float64) for t in (fused, eager, exact.to(dtype)))
     finite = f.isfinite() & e.isfinite() & nearest.isfinite()
-    wrong = _flipped_zeros(f, e, nearest)
+    found = list(classes.changes(f, e, nearest))
     equal = _same_bits(f, e)
     if not bool(finite.all()):
-        wrong |= _class_changes(f, e, nearest)
         f, e, exact = f[finite], e[finite], exact[finite]
         rest = None if rest is None else rest[finite]
     f_error, e_error = f - exact, e - exact
     if rest is not None:
         f_error, e_error = f_error - rest, e_error - rest
-    f_error, e_error = f_error.abs_(), e_error.abs_()
+    unit = ulp(exact, dtype)
+    f_gap = _gap(f_error.abs_(), unit)
     part = Part(
         name,
         len(exact),
-        float(f_error.square().sum()),
-        float(e_error.square().sum()),
+        f_gap,
+        f_gap if equal else _gap(e_error.abs_(), unit),
+        Gap() if equal else _gap((f - e).abs_(), unit),
         float(exact.square().sum()),
-        _top(f_error),
-        _top(e_error),
-        _excess(f_error, exact, dtype, floor),
+        _top(f_error[f_error > MAX_ULPS * unit.clamp_(min=floor)]),
     )
-    far = (f - e).abs_()
-    positions = wrong.nonzero()
-    first = int(positions[0]) if len(positions) else -1
-    return _Piece(
-        part, equal, len(positions), first, _top(far), 0.0 if equal else _top(far / ulp(exact, dtype))
-    )
+    changes = tuple(ClassChange(kind, int(mask.sum())) for kind, mask in found)
+    first = tuple(int(mask.nonzero()[0]) for _, mask in found)
+    share = 0.0 if tau is None else _tau_share(f, e, dtype, tau)
+    return _Piece(part, equal, changes, first, share)
 
 
-def _excess(error: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype, floor: float) -> float:
-    """The largest error beyond 4 ULP of its element (of at least `floor`)."""
-    # An ULP is more than half of the value times epsilon: few elements are left to look at closely.
-    suspects = error > MAX_ULPS / 2 * torch.finfo(dtype).eps * exact.abs()
-    error, exact = error[suspects], exact[suspects]
-    return _top(error[error > MAX_ULPS * ulp(exact, dtype).clamp(min=floor)])
+def _gap(error: torch.Tensor, unit: torch.Tensor) -> Gap:
+    return Gap(float(error.square().sum()), _top(error), _top(error / unit))
 
 
-def _mismatch(pieces: Sequence[_Piece], fused: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> str:
-    """The first element whose class changed, in words."""
-    for i, piece in enumerate(pieces):
-        if piece.wrong:
-            flat = torch.tensor(i * _PIECE + piece.first_wrong)
-            at = tuple(int(k) for k in torch.unravel_index(flat, fused.shape))
-            mine, theirs, true = (t[at].item() for t in (fused, eager, exact))
-            return f"{mine} where eager has {theirs} and fp64 {true} at {list(at)}"
-    return ""
+def _tau_share(fused: torch.Tensor, eager: torch.Tensor, dtype: torch.dtype, tau: Tau) -> float:
+    """max|fused − eager| as a share of what τ allows; infinite where it allows nothing."""
+    return Difference.between(eager.numpy(), fused.numpy(), torch.finfo(dtype).eps, tau).excess
 
 
 def _merged(parts: Iterable[Part]) -> Part:
@@ -263,32 +266,6 @@ def _merged(parts: Iterable[Part]) -> Part:
     for item in items[1:]:
         total = total.merged(item)
     return total
-
-
-def _class_changes(fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor) -> torch.Tensor:
-    """Elements whose class is neither the reference's (rounded to the output's type) nor eager's.
-
-    Where eager overflows and the reference does not, any overflow of the fused result is no worse.
-    """
-    mine, exact, theirs = (_classes(t) for t in (fused, nearest, eager))
-    overflow = (theirs > 0) & (exact == 0) & (mine > 0)
-    return (mine != exact) & (mine != theirs) & ~overflow
-
-
-def _flipped_zeros(fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor) -> torch.Tensor:
-    """Where all three are zeros and the sign is neither the reference's nor eager's."""
-    zeros = (fused == 0) & (eager == 0) & (nearest == 0)
-    if not bool(zeros.any()):
-        return zeros
-    sign = fused.signbit()
-    return zeros & (sign != eager.signbit()) & (sign != nearest.signbit())
-
-
-def _classes(t: torch.Tensor) -> torch.Tensor:
-    """0 finite, 1 +Inf, 2 -Inf, 3 NaN."""
-    code = (t == float("inf")).to(torch.int8)
-    code += (t == float("-inf")).to(torch.int8) * 2
-    return code.add_(t.isnan().to(torch.int8) * 3)
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -10,6 +10,7 @@ import torch
 from fusebound.verify.call import Leaf, has_memory, storage_key
 
 GIVEN, LIKE = "given", "like"
+PLAIN = (GIVEN, LIKE)
 SPECIAL_SETS = ("special values", "large mean", "-inf rows", "wide range", "tiny")
 """Sets applied to floating user inputs; parameters are drawn as in "like"."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from fusebound.analysis.tau import Tau
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.compare import Comparer, Output, is_double
 from fusebound.verify.exact import transcendentals
@@ -49,10 +50,12 @@ class Program:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         leaves: tuple[Leaf, ...],
+        tau: Tau | None = None,
     ) -> None:
         self._exe, self._eager, self._captured = exe, eager, captured
         self._args, self._kwargs = args, kwargs
         self.leaves = leaves
+        self._tau = tau
         self._extended: Extended | None = None
         self.settle()
         self.transcendentals = transcendentals(program_of(captured))
@@ -120,7 +123,7 @@ class Program:
     ) -> Comparison:
         if len(eager.outputs) != len(fused.outputs):
             return Comparison(faults=(f"{len(fused.outputs)} outputs where eager has {len(eager.outputs)}",))
-        comparer = Comparer(cache(lambda: self._shaken(seed)))
+        comparer = Comparer(cache(lambda: self._shaken(seed)), self._tau)
         for i, (f, e, x) in enumerate(zip(fused.outputs, eager.outputs, exact.outputs, strict=True)):
             comparer.add(f"output {i}", f, e, x, lambda r, i=i: r.outputs[i])
         for i in sorted(eager.changed.keys() | fused.changed.keys()):

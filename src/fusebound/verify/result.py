@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from fusebound.verify.classes import ClassChange
 
 VERDICTS = ("equal", "nearer fp64", "as eager", "within τ", "worse", "class changed")
 """From best to worst; the last two fail."""
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """How far one result lies from another: rms and maximum in the output's unit, the rms as a share of the fp64
+    values' rms, the rms in ULP at that rms, and the maximum in ULP of its element (0 for integers)."""
+
+    rms: float = 0.0
+    max: float = 0.0
+    relative: float = 0.0
+    ulps: float = 0.0
+    max_ulps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """One output (or mutated input) on one set of values. Errors are absolute, against fp64; `*_ulps` are the
-    rms error in ULP of the output's type at the output's rms. `distance` is max|fused − eager|."""
+    """One output (or mutated input) on one set of values, or with `group` one value that a group of the plan stores.
+
+    `fused` and `eager` are errors against fp64, `apart` is fused against eager; they count elements that are finite
+    in all three. `changes` are the other ones.
+    """
 
     set: str
     output: str
@@ -20,13 +38,11 @@ class OutputCheck:
     shape: tuple[int, ...]
     verdict: str
     detail: str
-    fused_rms: float
-    fused_max: float
-    eager_rms: float
-    eager_max: float
-    fused_ulps: float
-    eager_ulps: float
-    distance: float
+    fused: Figures
+    eager: Figures
+    apart: Figures
+    changes: tuple[ClassChange, ...] = ()
+    group: str = ""
 
     @property
     def ok(self) -> bool:
@@ -38,7 +54,8 @@ class VerifyResult:
     """The outcome of `check.verify`. `deterministic` and `threads` say whether two runs, and runs with
     another thread count, gave the same bits (None: not decided, because eager itself differs). `raised`
     lists sets on which eager raises, and so does the program; `faults` are failures that belong to no
-    output."""
+    output. `groups` are the values that the plan's kernels store, in its order, where the program has a plan:
+    they explain, and fail nothing by themselves."""
 
     checks: tuple[OutputCheck, ...]
     sets: tuple[str, ...]
@@ -50,6 +67,7 @@ class VerifyResult:
     threads: bool | None
     poisoned: bool
     seconds: float
+    groups: tuple[OutputCheck, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -66,12 +84,19 @@ class VerifyResult:
     @property
     def outputs(self) -> tuple[OutputCheck, ...]:
         """Per output the check with the worst verdict; among equals the first set's."""
-        worst: dict[str, OutputCheck] = {}
-        for c in self.checks:
-            held = worst.get(c.output)
-            if held is None or (not c.ok and VERDICTS.index(c.verdict) > VERDICTS.index(held.verdict)):
-                worst[c.output] = c
-        return tuple(worst.values())
+        return _worst(self.checks)
+
+    @property
+    def stored(self) -> tuple[OutputCheck, ...]:
+        """Per value that a kernel stores the check with the worst verdict."""
+        return _worst(self.groups)
+
+    @property
+    def origin(self) -> OutputCheck | None:
+        """Where a failure arises: the first group in the plan's order whose values fail, on the first set that
+        fails."""
+        sets = [c.set for c in self.failures]
+        return next((c for s in sets for c in self.groups if c.set == s and not c.ok), None)
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -84,3 +109,12 @@ class VerifyResult:
         counts = ", ".join(f"{n} {v}" for v, n in self.verdicts.items())
         head = f"{len(self.checks)} checks on {len(self.sets)} sets of values: {counts}"
         return f"{head}; FAILED: {'; '.join(bad)}" if bad else head
+
+
+def _worst(checks: Iterable[OutputCheck]) -> tuple[OutputCheck, ...]:
+    worst: dict[tuple[str, str], OutputCheck] = {}
+    for c in checks:
+        held = worst.get((c.group, c.output))
+        if held is None or (not c.ok and VERDICTS.index(c.verdict) > VERDICTS.index(held.verdict)):
+            worst[c.group, c.output] = c
+    return tuple(worst.values())

@@ -10,7 +10,7 @@ import torch
 
 from fusebound.verify.call import Capture
 from fusebound.verify.check import verify
-from fusebound.verify.inputs import boundary_variants
+from fusebound.verify.inputs import PLAIN, boundary_variants
 from fusebound.verify.result import VerifyResult
 
 Build = Callable[[tuple[Any, ...]], tuple[Callable[..., object], Capture]]
@@ -53,7 +53,7 @@ def _check(
         text = (str(refusal) or type(refusal).__name__).splitlines()[0]
         return ShapeCheck(label, None, text)
     exe, captured = build(args)
-    return ShapeCheck(label, verify(exe, captured, args, numerics=numerics, special=False, seed=seed))
+    return ShapeCheck(label, verify(exe, captured, args, numerics=numerics, sets=PLAIN, seed=seed))
 
 
 def _copies(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -13,10 +13,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fusebound.analysis.tau import Tau
+from fusebound.verify.classes import GAINED
 from fusebound.verify.errors import Errors, Part, step
 
 RMS_SLACK, RMS_ULPS = 1.25, 2.0
 MAX_SLACK = 2.0
+NEARER = 0.9
+"""Share of eager's rms error below which the fused result is called nearer, not merely as near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +36,26 @@ class Ruling:
 
 
 def rule(
-    errors: Errors, *, tau: float | None = None, numerics: str = "accurate", transcendentals: int = 0
+    errors: Errors, *, tau: Tau | None = None, numerics: str = "accurate", transcendentals: int = 0
 ) -> Ruling:
     """The verdict on one output.
 
-    With `tau` the bound is max|fused − eager| ≤ τ. With `numerics="eager"` the output has to equal eager's
-    bit for bit, except that each of the program's `transcendentals` (operators that are not correctly
-    rounded) may set the two 2 ULP apart, both being within 1 ULP of the true value. Otherwise the rule at
-    the top of this file.
+    With `tau`, by which the errors were measured, |fused − eager| ≤ τ at every element. With
+    `numerics="eager"` the output has to equal eager's bit for bit, except that each of the program's
+    `transcendentals` (operators that are not correctly rounded) may set the two 2 ULP apart, both being within
+    1 ULP of the true value. Otherwise the rule at the top of this file.
     """
-    if errors.mismatches:
-        return Ruling("class changed" if errors.dtype.is_floating_point else "worse", errors.mismatch)
+    if errors.forbidden:
+        return Ruling(
+            "class changed" if errors.dtype.is_floating_point else "worse", str(errors.forbidden[0])
+        )
     if errors.equal:
         return Ruling("equal")
     if not errors.dtype.is_floating_point:
         return Ruling("as eager", "differs only where fp64 differs from eager")
     if tau is not None:
-        text = f"max|fused − eager| {errors.distance:.3g}, τ {tau:.3g}"
-        return Ruling("within τ" if errors.distance <= tau else "worse", text)
+        text = f"max|fused − eager| {errors.whole.apart.largest:.3g}, {errors.tau_share:.3g} of τ {tau}"
+        return Ruling("within τ" if errors.tau_share <= 1 else "worse", text)
     if numerics == "eager":
         return _as_eager(errors, transcendentals)
     for part in errors.parts:
@@ -57,13 +63,20 @@ def rule(
         if complaint:
             return Ruling("worse", complaint)
     whole = errors.whole
-    return Ruling("nearer fp64" if whole.fused_rms < 0.9 * whole.eager_rms else "as eager")
+    nearer = any(c.kind == GAINED for c in errors.changes) or (
+        whole.fused.squares < NEARER**2 * whole.eager.squares
+    )
+    return Ruling("nearer fp64" if nearer else "as eager")
 
 
 def _as_eager(errors: Errors, transcendentals: int) -> Ruling:
+    gained = [c for c in errors.changes if c.kind == GAINED]
+    if gained and not transcendentals:
+        return Ruling("class changed", str(gained[0]))
     limit = 2.0 * transcendentals
     # What cancels after such an operator keeps the operand's error: an ULP is at least that at the output's rms.
-    far = min(errors.distance_ulps, errors.distance / errors.step)
+    apart = errors.whole.apart
+    far = min(apart.ulps, apart.largest / errors.step)
     text = f"{far:.3g} ULP from eager, limit {limit:g}"
     return Ruling("as eager" if far <= limit else "worse", text)
 
@@ -71,14 +84,15 @@ def _as_eager(errors: Errors, transcendentals: int) -> Ruling:
 def _complaint(part: Part, errors: Errors) -> str:
     """What breaks the rule on `part`, with numbers, or nothing."""
     whole = errors.whole
-    eager_rms = RMS_SLACK * part.eager_rms
+    fused, eager = part.rms(part.fused), part.rms(part.eager)
+    allowed = RMS_SLACK * eager
     if part is not whole:
         # Eager's rms over n elements is itself random, with a relative deviation of about 1/√(2n).
-        eager_rms *= 1 + 3 / math.sqrt(2 * max(part.count, 1))
-        eager_rms = max(eager_rms, RMS_SLACK * whole.eager_rms)
-    limit = max(eager_rms, RMS_ULPS * step(part.value_rms, errors.dtype))
-    if part.fused_rms > limit:
-        return f"{part.name}: rms error {part.fused_rms:.3g}, eager {part.eager_rms:.3g}, limit {limit:.3g}"
-    if part.excess > MAX_SLACK * whole.eager_max:
-        return f"{part.name}: max error {part.excess:.3g}, eager {whole.eager_max:.3g}"
+        allowed *= 1 + 3 / math.sqrt(2 * max(part.count, 1))
+        allowed = max(allowed, RMS_SLACK * whole.rms(whole.eager))
+    limit = max(allowed, RMS_ULPS * step(part.value_rms, errors.dtype))
+    if fused > limit:
+        return f"{part.name}: rms error {fused:.3g}, eager {eager:.3g}, limit {limit:.3g}"
+    if part.excess > MAX_SLACK * whole.eager.largest:
+        return f"{part.name}: max error {part.excess:.3g}, eager {whole.eager.largest:.3g}"
     return ""

@@ -9,7 +9,7 @@ from fusebound.report.collect import report_of
 from fusebound.report.results import with_shapes
 from fusebound.report.schema import Report
 from fusebound.target import get
-from fusebound.verify.result import OutputCheck, VerifyResult
+from fusebound.verify.result import Figures, OutputCheck, VerifyResult
 from fusebound.verify.shapes import ShapeCheck
 
 TARGET = get("cpu-avx512")
@@ -63,9 +63,8 @@ def test_without_fusion_everything_remains_with_a_reason() -> None:
 
 
 def test_a_failed_boundary_shape_is_told() -> None:
-    check = OutputCheck(
-        "random", "output 0", "float32", (3,), "worse", "rms", 1.0, 1.0, 0.1, 0.1, 9.0, 1.0, 1.0
-    )
+    near, far = Figures(0.1, 0.1, 0.1, 1.0, 1.0), Figures(1.0, 1.0, 1.0, 9.0, 9.0)
+    check = OutputCheck("random", "output 0", "float32", (3,), "worse", "rms", far, near, far)
     failed = VerifyResult((check,), ("random",), (), (), (), (), True, None, True, 0.1)
     found = with_shapes(
         report("tile"), [ShapeCheck("last axis 3", failed), ShapeCheck("last axis 0", None, "no")]

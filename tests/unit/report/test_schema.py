@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from fusebound.report import units
 from fusebound.report.rows import error_rows, group_rows, timing_rows
 from fusebound.report.schema import (
     FORMAT,
+    ClassChange,
+    Figures,
     GroupRow,
     LevelBytes,
     OutputError,
@@ -24,6 +28,21 @@ from fusebound.report.schema import (
 )
 
 LEVELS = (LevelBytes("register", 10, 30), LevelBytes("dram", 470, 201))
+
+
+def error(**changed: Any) -> OutputError:
+    """One checked output."""
+    found = OutputError(
+        output="output 0",
+        set="given",
+        ok=True,
+        verdict="as eager",
+        fused=Figures(1e-7, 3e-7, 1e-7, 1.5, 4.0),
+        eager=Figures(2e-7, 4e-7, 2e-7, 2.5, 3.0),
+        apart=Figures(5e-8, 1e-7, 5e-8, 0.5, 1.0),
+        changes=(ClassChange("finiteness gained", 3, True, "1.0 where eager has inf and fp64 1.0 at [0]"),),
+    )
+    return replace(found, **changed)
 
 
 def sample() -> Report:
@@ -51,7 +70,8 @@ def sample() -> Report:
         shares=Shares(0.5, 0.75, 0.9, 10.0),
         remainders=(Remainder("linear (m.py:9)", 0, 0.5, "F607", "runs through the framework"),),
         phases=(Phase("capture", 1.0), Phase("plan", 0.5)),
-        errors=(OutputError("output 0", "given", True, "as eager", 1e-7, 2e-7, 3e-7, 4e-7),),
+        errors=(error(),),
+        stored=(error(output="gelu", group="g0"),),
         checks=("two runs give the same bits",),
         timings=(
             Timing("fused", "reused", 10.0, 9.0, 11.0, 21),

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from tests.unit.report.test_schema import sample
+from tests.unit.report.test_schema import error, sample
 
-from fusebound.report import tables
+from fusebound.report import error_table, tables
 from fusebound.report.group_table import groups, operators
-from fusebound.report.schema import OutputError, Report
+from fusebound.report.schema import Report
 
 
 def text_of(report: Report, width: int) -> str:
@@ -30,9 +30,23 @@ def test_no_figure_is_cut(width: int) -> None:
 
 
 def test_a_failed_check_stands_out() -> None:
-    bad = OutputError("output 0", "tiny", False, "worse", 2e-3, 1e-7, 1.0, 1e-6, "rms 2e-3 against 1e-7")
+    bad = error(set="tiny", ok=False, verdict="worse", detail="rms 2e-3 against 1e-7")
     text = text_of(replace(sample(), errors=(bad,), ok=False), 120)
     assert "FAILED on tiny: worse" in text
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_three_ways_in_every_unit(width: int) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, no_color=True, highlight=False)
+    console.print(error_table.three_ways(sample()))
+    console.print(error_table.stored(sample()))
+    text = stream.getvalue()
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "output 0 fused − fp64 1.0e-07 3.0e-07 1.0e-07 1.5e+00 4.0e+00 as eager" in lines
+    assert "fused − eager 5.0e-08 1.0e-07 5.0e-08 5.0e-01 1.0e+00" in lines
+    assert any(line.startswith("g0 gelu 1.0e-07 2.0e-07 1.5e+00") for line in lines)
+    assert "finiteness gained: 3 elements" in " ".join(text.split())
 
 
 def test_what_was_not_measured_is_absent() -> None:

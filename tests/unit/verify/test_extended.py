@@ -13,6 +13,7 @@ from fusebound.verify.call import bind
 from fusebound.verify.check import verify
 from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.extended_ops import OPS
+from fusebound.verify.inputs import PLAIN
 
 torch.manual_seed(0)
 X = torch.randn(6, 40, dtype=torch.float64)
@@ -80,7 +81,7 @@ def test_an_operator_without_a_long_double_form_is_said_to_be() -> None:
     traced = trace(lambda x: torch.fft.rfft(x).abs(), X)
     with pytest.raises(NoReference):
         Extended(traced)(bind(traced, (X,)))
-    result = verify(lambda x: torch.fft.rfft(x).abs(), traced, (X,), special=False)
+    result = verify(lambda x: torch.fft.rfft(x).abs(), traced, (X,), sets=PLAIN)
     assert result.ok and any("wider than float64" in n for n in result.notes)
 
 

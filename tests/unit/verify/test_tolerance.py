@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from fusebound.verify.classes import GAINED, NO_WORSE
 from fusebound.verify.errors import Exact, measure, pooled, ulp
 from fusebound.verify.tolerance import rule
 
@@ -74,31 +75,53 @@ def test_a_tail_is_judged_alone() -> None:
     fused[:, -16:] += 9 * STEP
     # Over the whole output the error is still within a quarter of eager's.
     errors = measure(fused, eager, Exact(exact))
-    assert errors.whole.fused_rms < 1.25 * errors.whole.eager_rms
+    whole = errors.whole
+    assert whole.rms(whole.fused) < 1.25 * whole.rms(whole.eager)
     assert rule(errors).verdict == "worse" and rule(errors).detail.startswith("tail")
 
 
 @pytest.mark.parametrize(
-    ("fused", "eager", "exact", "ok"),
+    ("fused", "eager", "exact", "kind", "ok"),
     [
-        (math.nan, 1.0, 1.0, False),
-        (math.inf, 3e38, 3e38, False),
-        (-0.0, 0.0, 0.0, False),
-        (0.0, -0.0, 0.0, True),
-        (0.0, 0.0, -0.0, True),
-        (1.0, math.nan, 1.0, True),
-        (math.inf, math.inf, 3e38, True),
-        (-math.inf, math.inf, math.inf, False),
-        (math.inf, math.nan, 3e38, True),
-        (math.nan, math.nan, math.nan, True),
-        (math.inf, math.nan, math.nan, False),
+        (math.nan, 1.0, 1.0, "finiteness lost", False),
+        (math.inf, 3e38, 3e38, "finiteness lost", False),
+        (-0.0, 0.0, 0.0, "signed zero", False),
+        (0.0, -0.0, 0.0, NO_WORSE, True),
+        (0.0, 0.0, -0.0, None, True),
+        (1.0, math.nan, 1.0, GAINED, True),
+        (3e38, math.inf, 3e38, GAINED, True),
+        (math.inf, math.inf, 3e38, None, True),
+        (-math.inf, math.inf, math.inf, "another infinity or NaN", False),
+        (math.inf, math.nan, 3e38, NO_WORSE, True),
+        (math.nan, math.nan, math.nan, None, True),
+        (math.inf, math.nan, math.nan, "another infinity or NaN", False),
+        (math.inf, math.nan, math.inf, NO_WORSE, True),
+        (0.0, math.nan, math.nan, "not finite, hidden", False),
+        (math.nan, 3e38, math.nan, NO_WORSE, True),
+        (math.inf, 3e38, math.nan, "another infinity or NaN", False),
     ],
 )
-def test_classes_are_the_reference_s_or_eager_s(fused: float, eager: float, exact: float, ok: bool) -> None:
+def test_classes_are_the_reference_s_or_eager_s(
+    fused: float, eager: float, exact: float, kind: str | None, ok: bool
+) -> None:
     f, e = (torch.tensor([v, 1.0]) for v in (fused, eager))
-    found = ruling(f, e, torch.tensor([exact, 1.0], dtype=torch.float64))
+    errors = measure(f, e, Exact(torch.tensor([exact, 1.0], dtype=torch.float64)))
+    assert [(c.kind, c.count) for c in errors.changes] == ([] if kind is None else [(kind, 1)])
+    found = rule(errors)
     assert found.ok is ok, found
-    assert ok or found.verdict == "class changed"
+    assert found.verdict == "class changed" or ok
+    if kind == GAINED:
+        assert found.verdict == "nearer fp64" and rule(errors, numerics="eager").verdict == "class changed"
+
+
+def test_three_gaps_in_three_units() -> None:
+    """Fused 1 ULP above, eager 2 ULP below everywhere: their distance is the sum."""
+    exact = torch.full((64,), 1.5, dtype=torch.float64)
+    whole = measure((exact + STEP).float(), (exact - 2 * STEP).float(), Exact(exact)).whole
+    assert [whole.rms(g) for g in (whole.fused, whole.eager, whole.apart)] == [STEP, 2 * STEP, 3 * STEP]
+    assert [g.largest for g in (whole.fused, whole.eager, whole.apart)] == [STEP, 2 * STEP, 3 * STEP]
+    assert [g.ulps for g in (whole.fused, whole.eager, whole.apart)] == [1, 2, 3]
+    assert whole.value_rms == 1.5
 
 
 def test_integers_equal_eager_s_except_on_a_tie() -> None:
@@ -143,6 +166,7 @@ def test_large_outputs_are_walked_in_pieces() -> None:
     fused = eager.clone()
     fused[650, 999] = math.nan
     errors = measure(fused, eager, Exact(exact))
-    assert errors.mismatches == 1 and errors.mismatch.endswith("at [650, 999]")
+    (lost,) = errors.forbidden
+    assert lost.kind == "finiteness lost" and lost.count == 1 and lost.example.endswith("at [650, 999]")
     assert errors.whole.count == 699_999 and not errors.equal
     assert errors.whole.value_rms == pytest.approx(float(exact.square().mean().sqrt()), rel=1e-5)

@@ -10,6 +10,7 @@ from tests.unit.verify.programs import trace
 
 from fusebound.analysis.tau import Tau
 from fusebound.verify.check import verify
+from fusebound.verify.inputs import PLAIN
 
 torch.manual_seed(0)
 X = torch.randn(37, 131)
@@ -136,7 +137,7 @@ def test_verdicts_name_what_happened() -> None:
     wide = verify(lambda x: F.softmax(x.double(), -1).float(), trace(softmax, X), (X,))
     naive = verify(lambda x: x.exp() / x.exp().sum(-1, keepdim=True), trace(softmax, X), (X,))
     assert same.verdicts == {"equal": 7}
-    assert wide.outputs[0].verdict == "nearer fp64" and wide.outputs[0].fused_rms < wide.outputs[0].eager_rms
+    assert wide.outputs[0].verdict == "nearer fp64" and wide.outputs[0].fused.rms < wide.outputs[0].eager.rms
     assert naive.outputs[0].verdict == "class changed"
     assert any("nan where eager has" in c.detail for c in naive.failures if c.set == "large mean")
 
@@ -155,13 +156,13 @@ def test_integers_on_a_tie_are_no_fault_and_others_are() -> None:
     def wrong(x):
         return (x + 0).topk(5).indices.flip(-1), (torch.sigmoid(x) > 0.5).nonzero()
 
-    found = verify(another_order, trace(selection, X), (X,), special=False)
+    found = verify(another_order, trace(selection, X), (X,), sets=PLAIN)
     assert found.ok, found.summary()
 
     def sharp(x):
         return x.topk(5).indices, (x > 0.5).nonzero()
 
-    found = verify(wrong, trace(sharp, X), (X,), special=False)
+    found = verify(wrong, trace(sharp, X), (X,), sets=PLAIN)
     assert [c.output for c in found.failures][:1] == ["output 0"]
     assert any("output 1 has shape" in f for f in found.faults)
 
@@ -201,10 +202,10 @@ def test_exceptions_have_to_agree() -> None:
     i = torch.tensor([0, 130])
     traced = trace(lambda x, i: x[:, i], X, i)
     bad = torch.tensor([0, 131])
-    assert verify(lambda x, i: x[:, i], traced, (X, bad), special=False).raised
-    quiet = verify(lambda x, i: x[:, i % 131], traced, (X, bad), special=False)
+    assert verify(lambda x, i: x[:, i], traced, (X, bad), sets=PLAIN).raised
+    quiet = verify(lambda x, i: x[:, i % 131], traced, (X, bad), sets=PLAIN)
     assert any("does not raise where eager raises IndexError" in f for f in quiet.faults)
-    loud = verify(lambda x, i: x[:, i + 1], traced, (X, i), special=False)
+    loud = verify(lambda x, i: x[:, i + 1], traced, (X, i), sets=PLAIN)
     assert any("raises IndexError where eager does not" in f for f in loud.faults)
 
 
@@ -238,11 +239,9 @@ def test_tau_bounds_the_distance_from_eager() -> None:
     def near(x):
         return softmax(x) + 1e-4
 
-    assert not verify(near, trace(softmax, X), (X,), special=False).ok
-    assert (
-        verify(near, trace(softmax, X), (X,), special=False, tau=Tau(2e-4)).outputs[0].verdict == "within τ"
-    )
-    assert verify(near, trace(softmax, X), (X,), special=False, tau=Tau(5e-5)).outputs[0].verdict == "worse"
+    assert not verify(near, trace(softmax, X), (X,), sets=PLAIN).ok
+    assert verify(near, trace(softmax, X), (X,), sets=PLAIN, tau=Tau(2e-4)).outputs[0].verdict == "within τ"
+    assert verify(near, trace(softmax, X), (X,), sets=PLAIN, tau=Tau(5e-5)).outputs[0].verdict == "worse"
 
 
 def test_eager_numerics_ask_for_equal_bits() -> None:
