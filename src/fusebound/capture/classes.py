@@ -29,7 +29,8 @@ _adaptive_avg_pool2d _adaptive_avg_pool3d _embedding_bag _log_softmax _native_ba
 _native_batch_norm_legit_functional _softmax adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d all
 amax amin aminmax any argmax argmin avg_pool1d avg_pool2d avg_pool3d binary_cross_entropy_with_logits
 cosine_similarity count_nonzero group_norm huber_loss kl_div l1_loss layer_norm linalg_vector_norm
-log_softmax logsumexp max max_pool2d_with_indices max_pool3d_with_indices mean min mse_loss nansum
+log_softmax logsumexp max max_pool1d max_pool2d max_pool2d_with_indices max_pool3d
+max_pool3d_with_indices mean min mse_loss nansum
 native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward norm prod rms_norm
 smooth_l1_loss softmax special_logsumexp std std_mean sum var var_mean
 """)
@@ -51,7 +52,7 @@ SCATTER = words("""
 _unsafe_index_put bincount col2im embedding_dense_backward histc index_add index_copy index_fill index_put
 index_reduce masked_scatter max_pool2d_with_indices_backward one_hot put scatter scatter_add scatter_reduce
 """)
-SCAN = words("_cummax_helper _cummin_helper cummax cummin cumprod cumsum logcumsumexp sort topk")
+SCAN = words("_cummax_helper _cummin_helper cummax cummin cumprod cumsum logcumsumexp")
 CONTRACT = words("""
 _cdist_forward _convolution _efficient_attention_forward _flash_attention_forward _grouped_mm _int_mm
 _native_multi_head_attention _pdist_forward _scaled_dot_product_attention_math
@@ -71,7 +72,10 @@ SIZE = words("""
 _local_scalar_dense _unique2 item masked_select nonzero sym_numel sym_size sym_storage_offset sym_stride
 unique unique_consecutive unique_dim
 """)
-OPAQUE = words("resize empty empty_strided empty_like new_empty new_empty_strided")
+OPAQUE = words("""
+argsort bucketize empty empty_like empty_strided kthvalue median mode msort nanmedian new_empty new_empty_strided
+quantile nanquantile resize searchsorted sort topk
+""")
 
 _TABLES: tuple[tuple[frozenset[str], OpClass], ...] = (
     (POINTWISE, "pointwise"),
@@ -84,7 +88,9 @@ _TABLES: tuple[tuple[frozenset[str], OpClass], ...] = (
     (RANDOM, "random"),
     (SIZE | OPAQUE, "opaque"),
 )
-_CODES: dict[OpClass, str] = {"contract": "F607", "scan": "F608", "random": "F606"}
+_CODES: dict[OpClass | None, str] = {
+    "contract": "F607", "scan": "F608", "random": "F606", "scatter": "F609",
+}  # fmt: skip
 
 
 def packet(target: str) -> str:
@@ -104,8 +110,9 @@ def classify(target: str) -> OpClass | None:
 def boundary(target: str, reason: Unlowered) -> tuple[OpClass, str]:
     """(class, code) of a use of an operator that stays with the framework.
 
-    An operator that has no primitives keeps the class only where that class says why (a contraction, a
-    scan); one whose class has primitives, but not for this operator or this use, is opaque.
+    An operator that has no primitives keeps the class only where that class says why (a contraction, a scan, a
+    scatter); one whose class has primitives, but not for this operator or this use, is opaque: F610 if it is
+    understood, F601 if it is not.
     """
     namespace = target.partition(".")[0]
     if namespace == "higher_order":
@@ -114,9 +121,9 @@ def boundary(target: str, reason: Unlowered) -> tuple[OpClass, str]:
         return "opaque", "F602"
     if target in CUSTOM:
         return CUSTOM[target].cls, reason.code
-    cls = classify(target) or "opaque"
+    cls = classify(target)
     if cls in _CODES:
         return cls, _CODES[cls]
     if packet(target) in SIZE:
         return "opaque", "F602"
-    return (cls if cls == "scatter" else "opaque"), reason.code
+    return "opaque", "F610" if reason.code == "F601" and cls is not None else reason.code
