@@ -96,6 +96,27 @@ def _reshape_strides(
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """A precondition of running a graph's kernels: the input `written` shares no memory with `others`.
+
+    No two indices of `written` may reach one element either.
+    """
+
+    written: str
+    others: tuple[str, ...]
+
+
+@per_graph
+def preconditions(g: Graph) -> tuple[Apart, ...]:
+    """What must hold of the inputs' memory at every call, for each input that is written; the order of reads and
+    writes that the user's program has is kept for disjoint memory only."""
+    written = {m.target for m in g.mutations}
+    inputs = [i.value for i in g.inputs if i.kind != "seed" and not g.values[i.value].scalar]
+    touched = [v for v in inputs if g.consumers[v] or v in written]
+    return tuple(Apart(v, tuple(o for o in touched if o != v)) for v in touched if v in written)
+
+
+@dataclass(frozen=True, slots=True)
 class Storages:
     """`base` maps every value to the value that owns its memory (itself when it is no view)."""
 

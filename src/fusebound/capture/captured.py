@@ -38,6 +38,11 @@ class Captured:
     modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
     state: Mapping[str, Getter] = field(default_factory=dict)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether `fn` reads and writes its arguments in the user's order; a graph that was loaded writes them last."""
+        return self.functional is not None
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """Tensors and numbers in the order of `graph.inputs`; parameters and buffers by reference.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from fusebound.capture.source import shown
 from fusebound.errors import CaptureError
 from fusebound.ir.graph import Source
+
+_STEPS = 1000
+"""Combinations that are tried before two tensors count as meeting."""
 
 
 def extent(t: torch.Tensor) -> tuple[int, int]:
@@ -28,34 +31,105 @@ def storage_of(t: torch.Tensor) -> int:
     return t.untyped_storage()._cdata if t.layout == torch.strided else -id(t)
 
 
-def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one storage reach common addresses (their ranges meet)."""
-    if a.layout != torch.strided or b.layout != torch.strided:
-        return a is b
-    (a0, a1), (b0, b1) = extent(a), extent(b)
-    return max(a0, b0) < min(a1, b1)
+def meet(a: torch.Tensor, b: torch.Tensor, apart: int) -> bool:
+    """Whether two strided tensors have a byte in common; `b` starts `apart` bytes behind `a`.
+
+    Exact up to `_STEPS`: `Σ strideₖ·tₖ = apart` is to be solved, where each axis of `a` gives a term from 0 to its
+    last index, each axis of `b` one down to minus its last index, and the bytes of an element count as an axis.
+    """
+    if a.numel() == 0 or b.numel() == 0:
+        return False
+    axes: dict[int, tuple[int, int]] = {}
+    for t, sign in ((a, 1), (b, -1)):
+        size = t.element_size()
+        for n, s in ((size, 1), *((n, s * size) for n, s in zip(t.shape, t.stride(), strict=True) if s)):
+            lo, hi = axes.get(s, (0, 0))
+            axes[s] = (lo, hi + n - 1) if sign > 0 else (lo - n + 1, hi)
+    terms = [(s, *axes[s]) for s in sorted(axes, reverse=True)]
+    return _solvable(apart, terms, itertools.count())
+
+
+def _solvable(total: int, terms: Sequence[tuple[int, int, int]], steps: itertools.count[int]) -> bool:
+    """Whether `Σ strideₖ·tₖ = total` with `loₖ ≤ tₖ ≤ hiₖ`; large strides first leave the next one few choices."""
+    if next(steps) > _STEPS:
+        return True
+    if not terms:
+        return total == 0
+    (s, lo, hi), rest = terms[0], terms[1:]
+    least, most = sum(s * lo for s, lo, _ in rest), sum(s * hi for s, _, hi in rest)
+    first, last = max(lo, -((most - total) // s)), min(hi, (total - least) // s)
+    return any(_solvable(total - s * t, rest, steps) for t in range(first, last + 1))
+
+
+def meeting(inputs: Sequence[Any], apart: Mapping[int, Collection[int]]) -> tuple[int, int] | None:
+    """The first written input that shares memory with another that it must be apart from, and that one (itself where
+    several of its indices may reach one element); `apart` maps the places of written inputs to those of the others.
+    """
+    for i in apart:
+        if _span(i, inputs[i]) is not None and folds(inputs[i]):
+            return i, i
+    reaching: list[tuple[int, int]] = []
+    for start, end, j in sorted(span for i, t in enumerate(inputs) if (span := _span(i, t)) is not None):
+        reaching = [(e, i) for e, i in reaching if e > start]
+        for _, i in reaching:
+            a, b = (i, j) if j in apart.get(i, ()) else (j, i)
+            if b in apart.get(a, ()) and meet(inputs[i], inputs[j], start - inputs[i].data_ptr()):
+                return a, b
+        reaching.append((end, j))
+    return None
+
+
+def _span(place: int, t: Any) -> tuple[int, int, int] | None:
+    """First and one-past-last address of an input, and its place; None for what has no memory of this machine."""
+    if (
+        not isinstance(t, torch.Tensor)
+        or t.layout != torch.strided
+        or t.numel() == 0
+        or t.device.type != "cpu"
+    ):
+        return None
+    lo, hi = extent(t)
+    start = t.data_ptr()
+    return start, start + hi - lo, place
 
 
 def separated(args: Any, kwargs: Any, state: Sequence[torch.Tensor]) -> tuple[Any, Any, set[int]]:
-    """Arguments with overlapping tensors copied apart, and the flat positions of those that overlapped.
+    """Arguments with tensors whose ranges overlap copied apart, and the flat positions of those that share elements.
 
-    `state` holds the parameters and buffers, which an argument may overlap as well.
+    `state` holds the parameters and buffers, which an argument may overlap as well. Tracing takes no interleaved
+    tensors, even where they share no element.
     """
     flat, spec = tree_flatten((args, kwargs))
     by_storage: dict[int, list[tuple[int, torch.Tensor]]] = {}
     for i, x in enumerate([*flat, *state]):
         if isinstance(x, torch.Tensor):
             by_storage.setdefault(storage_of(x), []).append((i, x))
+    near: set[int] = set()
     met: set[int] = set()
     for group in by_storage.values():
         for (i, x), (j, y) in itertools.combinations(group, 2):
-            if overlap(x, y):
-                met.update(k for k in (i, j) if k < len(flat))
-    if not met:
+            if _near(x, y):
+                near |= {i, j}
+                met |= {i, j} if _meet(x, y) else set()
+    met &= set(range(len(flat)))
+    if not near:
         return args, kwargs, met
-    flat = [same_layout_copy(x) if i in met else x for i, x in enumerate(flat)]
+    flat = [same_layout_copy(x) if i in near else x for i, x in enumerate(flat)]
     args, kwargs = tree_unflatten(flat, spec)
     return args, kwargs, met
+
+
+def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the ranges of two tensors of one storage meet."""
+    if a.layout != torch.strided or b.layout != torch.strided:
+        return a is b
+    (a0, a1), (b0, b1) = extent(a), extent(b)
+    return max(a0, b0) < min(a1, b1)
+
+
+def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one storage, whose ranges meet, share elements."""
+    return a.layout != torch.strided or meet(a, b, extent(b)[0] - extent(a)[0])
 
 
 def same_layout_copy(t: torch.Tensor) -> torch.Tensor:

@@ -6,11 +6,14 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from fusebound import settings
 from fusebound.analysis.tau import Tau
+from fusebound.capture.overlap import separated
 from fusebound.capture.torch import Captured, capture
 from fusebound.engine import guards
 from fusebound.engine.build import build
@@ -115,8 +118,9 @@ class CompiledFunction:
         if spec.executable is None or spec.captured is None:
             return self._eager(spec.reason, args, kwargs)
         inputs = spec.captured.bind(args, kwargs)
-        if spec.written and guards.overlaps(inputs, spec.written):
-            return self._eager("an input that the function writes shares memory with another", args, kwargs)
+        if broken := spec.executable.overlapping(inputs):
+            self._latest = replace(spec, executable=None, reason=broken)
+            return self._eager(broken, args, kwargs)
         return spec.captured.unflatten(spec.executable.run(inputs))
 
     def _add_route(
@@ -194,6 +198,8 @@ class CompiledFunction:
             return spec
 
     def _make(self, around: Surroundings, args: Sequence[Any], kwargs: dict[str, Any]) -> Specialization:
+        state = [*self.fn.parameters(), *self.fn.buffers()] if isinstance(self.fn, torch.nn.Module) else []
+        args, kwargs, _ = separated(tuple(args), kwargs, state)
         try:
             captured = capture(self.fn, args, kwargs)
             executable = self._build(captured, args, kwargs)

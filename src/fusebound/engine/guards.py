@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves
 
-from fusebound.capture.overlap import folds
 from fusebound.engine.keys import Key, constant_key, tensor_key
 from fusebound.engine.surroundings import Surroundings
 from fusebound.runtime.private import plain_dispatch
 
-__all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "overlaps", "records_grad", "wants_grad"]
+__all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "records_grad", "wants_grad"]
 
 
 def call_key(around: Surroundings, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key | None:
@@ -57,25 +56,3 @@ def wants_grad(around: Surroundings) -> bool:
 def dispatch_is_plain() -> bool:
     """Whether no mode, autocast or transform stands between the caller and the framework."""
     return plain_dispatch() and not torch.is_autocast_enabled("cpu")
-
-
-def overlaps(inputs: Sequence[Any], written: Sequence[int]) -> bool:
-    """Whether an input that is written shares memory with another input (or with itself)."""
-    spans = [_span(t) for t in inputs]
-    for i in written:
-        a = spans[i]
-        if a is None:
-            continue
-        if folds(inputs[i]):
-            return True
-        if any(j != i and b is not None and a[0] < b[1] and b[0] < a[1] for j, b in enumerate(spans)):
-            return True
-    return False
-
-
-def _span(t: Any) -> tuple[int, int] | None:
-    if not isinstance(t, torch.Tensor) or t.numel() == 0 or t.device.type != "cpu":
-        return None
-    start = t.data_ptr()
-    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
-    return start, start + (last + 1) * t.element_size()

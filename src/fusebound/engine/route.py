@@ -44,7 +44,15 @@ def make(
         return None
     getters = [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
     admits = _admission(around, args, getters)
-    return None if admits is None else Route(admits, _runner(captured, executable, written))
+    if admits is None:
+        return None
+    bind, finish, run = binder(captured), result(captured), executable.run_plain
+    overlapping = executable.overlapping
+
+    def apart(given: tuple[Any, ...]) -> bool:
+        return admits(given) and not overlapping(bind(given))
+
+    return Route(apart if written else admits, lambda given: finish(run(bind(given))))
 
 
 def not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
@@ -109,21 +117,3 @@ def _dense(given: Sequence[Any]) -> bool:
 
 
 _nested = operator.attrgetter("is_nested")
-
-
-def _runner(
-    captured: Captured, executable: Executable, written: Sequence[int]
-) -> Callable[[tuple[Any, ...]], Any]:
-    bind = binder(captured)
-    finish = result(captured)
-    run = executable.run_plain
-    if not written:
-        return lambda given: finish(run(bind(given)))
-
-    def guarded(given: tuple[Any, ...]) -> Any:
-        inputs = bind(given)
-        if guards.overlaps(inputs, written):
-            return captured.fn(*given)
-        return finish(run(inputs))
-
-    return guarded

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fusebound.analysis.alias import Apart, preconditions
 from fusebound.analysis.tau import Tau
 from fusebound.gates.decide import Judgement
 from fusebound.gates.rules import NO_RULES, Rules
@@ -103,6 +104,11 @@ class Plan:
     def group_of(self) -> dict[str, Group]:
         """The group of every user operator."""
         return {u: group for group in self.groups for u in group.users}
+
+    @property
+    def preconditions(self) -> tuple[Apart, ...]:
+        """What the kernels take for granted of the inputs' memory; checked at every call."""
+        return preconditions(self.graph)
 
     @property
     def kernels(self) -> tuple[Group, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from fusebound.analysis.alias import preconditions
 from fusebound.analysis.tau import Tau
 from fusebound.errors import FormatError, GraphError, UsageError
 from fusebound.gates.base import GATES, Evidence, Verdict
@@ -31,11 +32,17 @@ def plan_to_json(plan: Plan) -> Json:
     data.update({k: getattr(plan, k) for k in _PLAIN})
     data["tau"] = None if plan.tau is None else plan.tau.given
     data["rules"] = plan.rules.to_json()
+    data["preconditions"] = _preconditions(plan.graph)
     data["groups"] = [_fields(g, _GROUP) for g in plan.groups]
     data["cuts"] = [_fields(c, _CUT) for c in plan.cuts]
     data["decisions"] = [_decision(d) for d in plan.decisions]
     data["graph"] = print_graph(plan.graph).splitlines()
     return data
+
+
+def _preconditions(graph: Graph) -> list[Json]:
+    """Inputs that are written, and those that they must share no memory with."""
+    return [{"written": p.written, "apart_from": list(p.others)} for p in preconditions(graph)]
 
 
 def judgement_to_json(j: Judgement) -> Json:
@@ -72,6 +79,8 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
     except UsageError as e:
         raise FormatError(f"damaged plan: in its {e.where}: {e.what}", where=where, hint=e.hint) from e
     _fits(plan, where)
+    if d.get("preconditions") != _preconditions(plan.graph):
+        raise FormatError("damaged plan: its preconditions are not those of its graph", where=where)
     return plan
 
 

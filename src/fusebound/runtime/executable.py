@@ -14,6 +14,7 @@ import torch
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.draws import counted
 from fusebound.capture.captured import Captured
+from fusebound.capture.overlap import meeting
 from fusebound.capture.replay import is_alias
 from fusebound.codegen.build import Kernel
 from fusebound.errors import UsageError
@@ -78,23 +79,52 @@ class Executable:
         self._outputs = [self._slot[targets.get(v, v)] for v in graph.outputs]
         self._views = [framework_step(graph, u, self._slot, captured) for u in _lost_views(graph, plan)]
         self._written = [(self._slot[m.target], self._slot[m.source]) for m in graph.mutations]
+        place = {v: i for i, v in enumerate(graph.input_ids)}
+        self._apart = {place[p.written]: {place[v] for v in p.others} for p in plan.preconditions}
 
     @property
     def timings(self) -> tuple[Timing, ...]:
         return tuple(Timing(k.name, k.lower_s, k.compile_s, k.cached) for k in self.kernels)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on the user's arguments and return the user's structure of outputs."""
+        """Run on the user's arguments and return the user's structure of outputs.
+
+        Where an argument that is written shares memory with another, the user's function runs; a graph that was
+        loaded has none, so that `run` raises.
+        """
         flat = self._positional and not kwargs and len(args) == len(self.captured.user_inputs)
         inputs = self._bind(args) if flat else self.captured.bind(args, kwargs)
-        return self._result(self.run(inputs))
+        broken = self.overlapping(inputs)
+        if broken and self.captured.is_ordered:
+            with torch.no_grad():
+                return self.captured.fn(*args, **kwargs)
+        return self._result(self._run(inputs, broken))
+
+    def overlapping(self, inputs: Sequence[Any]) -> str:
+        """Which of the plan's preconditions these flat inputs break, in words; "" where they keep them all."""
+        met = meeting(inputs, self._apart) if self._apart else None
+        if met is None:
+            return ""
+        graph = self.captured.graph
+        a, b = (graph.inputs[i] for i in met)
+        source = next(m.source for m in graph.mutations if m.target == a.value)
+        maker = graph.producer.get(source)
+        by = f", which {graph.user[maker.user].label} writes," if maker is not None else ""
+        if a is b:
+            return f"{a.target}{by} has elements that several indices reach"
+        return f"{a.target}{by} shares memory with {b.target}"
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Run on flat inputs (in the order of the graph's); returns flat outputs.
 
-        Raises UsageError for an input of another shape or dtype; one of another layout is copied, unless it is
-        written.
+        Raises UsageError for an input of another shape or dtype, and for a written one that shares memory with
+        another (E204); one of another layout is copied, unless it is written.
         """
+        return self._run(inputs, self.overlapping(inputs))
+
+    def _run(self, inputs: Sequence[Any], broken: str) -> list[Any]:
+        if broken:
+            raise UsageError(broken, hint="pass separate tensors", code="E204")
         with torch.no_grad():
             return self.run_plain(
                 [
@@ -138,9 +168,7 @@ class Executable:
                 env[i] = None
         return self._finish(env)
 
-    def watched(
-        self, inputs: Sequence[Any], see: Callable[[Group, Mapping[str, Any]], None]
-    ) -> list[Any]:
+    def watched(self, inputs: Sequence[Any], see: Callable[[Group, Mapping[str, Any]], None]) -> list[Any]:
         """`run_plain` that shows the values of every group, by id, as its step has left them."""
         env = self._start(inputs)
         with torch.no_grad():
