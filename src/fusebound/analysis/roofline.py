@@ -11,6 +11,7 @@ from fusebound.analysis.group import in_order
 from fusebound.analysis.repeats import repeats
 from fusebound.analysis.space import Refusal, Space
 from fusebound.analysis.traffic import Traffic, kernel_traffic, level, user_traffic
+from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, Node, UserOp, hint
 from fusebound.ir.ops import OPS, spec_of
 from fusebound.target.target import Target
@@ -69,9 +70,13 @@ def kernel_cost(
 
 
 def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
-    """One user operator run by the framework; a view costs nothing."""
+    """One user operator run by the framework; a view costs nothing, control flow its dearer branch or one round."""
     if is_view(g, user):
         return Cost()
+    if (c := control(g, user)) is not None:
+        inside = [g.subgraphs[name] for name in c.subgraphs]
+        us = [sum(eager_cost(s, u, target).total for u in s.user_ops) for s in inside]
+        return Cost(target.framework_us + c.weigh(*us))
     t = user_traffic(g, user)
     nodes = [n.id for n in g.members[user.name]]
     passes = _EAGER_KERNELS.get(short_name(user), 1)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.export import ExportedProgram
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
@@ -22,7 +21,8 @@ class Captured:
 
     `program` is the undecomposed program (the oracle's), `functional` the one that the graph mirrors; both
     are None for a graph that was loaded from a file. `constants` are the Python numbers among the arguments
-    that capture baked in: `bind` refuses other ones.
+    that capture baked in: `bind` refuses other ones. `modules` are the framework's subgraphs, by the names that
+    arguments have for them.
     """
 
     graph: Graph
@@ -35,7 +35,7 @@ class Captured:
     out_spec: TreeSpec | None = None
     keywords: tuple[str, ...] = ()
     user_inputs: tuple[str | None, ...] = ()
-    modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
+    modules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     state: Mapping[str, Getter] = field(default_factory=dict)
 
     @property
@@ -68,6 +68,14 @@ class Captured:
                     hint="capture again: Python numbers are part of the captured graph",
                 )  # fmt: skip
         return [given[i] if i in given else self.state[i]() for i in self.graph.input_ids]
+
+    def subgraph(self, name: str) -> Captured:
+        """A subgraph as a function of its operands, by position, that runs operators as this one does."""
+        inner = self.graph.subgraphs[name]
+        returns = tuple(Ref(o) for o in inner.outputs)
+        return Captured(
+            inner, None, None, self.fn, returns=returns, user_inputs=inner.input_ids, modules=self.modules
+        )
 
     def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], TreeSpec]:
         if set(kwargs) == set(self.keywords):

@@ -97,15 +97,16 @@ class _Converter:
         return Converted(self.builder.finish(outputs, mutations), returns, baked, self.modules)
 
     def subgraph(self) -> Graph | None:
-        """A branch or a loop's body, as a graph of all its operands; None where those are not all tensors, or where a
-        result is no tensor."""
+        """A branch or a loop's body as a graph of all its operands; None where an operand is no tensor or number, or a
+        result a constant."""
+        self.builder.draws_by_counter = False
         self.builder.draws_by_counter = False
         placeholders = [n for n in self.functional.graph.nodes if n.op == "placeholder"]
-        if not all(isinstance(n.meta.get("val"), torch.Tensor) for n in placeholders):
+        if not all(isinstance(n.meta.get("val"), (*_DATA, bool, int, float)) for n in placeholders):
             return None
         for node in placeholders:
             v = value_of(node.name, node.meta["val"])
-            self.builder.input(v.id, v.shape, v.dtype, v.strides, "user", node.name, v.device)
+            self.builder.input(v.id, v.shape, v.dtype, v.strides, "user", node.name, v.device, scalar=v.scalar)
             self.env[node] = node.name
         self._calls()
         (output,) = (n for n in self.functional.graph.nodes if n.op == "output")
@@ -173,7 +174,7 @@ class _Converter:
             target, args, kwargs, val = draws.own_memory(node, target, wrote)
         many = isinstance(val, list | tuple)
         vals: list[Any] = [*val] if isinstance(val, list | tuple) else [] if val is None else [val]
-        if target == _BATCH_NORM:
+        if target == _BATCH_NORM and used_outputs(node, self.live) == {0}:
             # The user's batch_norm: what it saves for the backward pass is empty at inference.
             target, vals = "aten.batch_norm.default", vals[:1]
             args = (*args[:5], False, *args[5:7], False)
@@ -215,7 +216,8 @@ class _Converter:
 
     def _begin(self, name: str) -> str:
         """Open the operator under a name that no input has."""
-        return self.builder.begin(f"{name}_op" if name in self.builder.values else name)
+        taken = any(i.value == name for i in self.builder.inputs)
+        return self.builder.begin(f"{name}_op" if taken else name)
 
     def _nested(self, node: torch.fx.Node, written: torch.fx.Node | None, name: str) -> None:
         """Name the subgraphs that control flow runs (`cond.true`, in it `cond.true/cond_1.false`), and convert those
@@ -244,7 +246,9 @@ class _Converter:
     def _boundary(self, call: Call, encoded: list[Attr], reason: Unlowered, drawing: bool) -> list[str]:
         operands = tuple(dict.fromkeys(r for a in encoded for r in refs(a)))
         custom = CUSTOM.get(call.target)
-        attrs: dict[str, Attr] = {"reason": str(reason)} | ({"draws": True} if drawing else {})
+        attrs: dict[str, Attr] = {"reason": str(reason)}
+        if drawing:
+            attrs["draws"] = True
         if custom is not None and custom.maps:
             attrs["maps"] = custom.shown
         return list(self.builder.opaque(call.target, operands, call.results, **attrs))

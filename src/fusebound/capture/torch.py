@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram, _trace
 
+from fusebound.capture.branches import check_branches
 from fusebound.capture.captured import Captured, Getter
 from fusebound.capture.convert import Converted, convert
 from fusebound.capture.decompose import decompose
@@ -45,6 +46,7 @@ def capture(
         program = torch.export.export(module, apart, apart_kwargs or None, strict=False)
         check_in_place(program.graph)
         show_aliases(program.graph_module)
+        check_branches(program.graph_module)
         functional = decompose(program)
         converted = convert(functional, program, name or _name_of(fn))
     captured = _captured(fn, module, program, functional, converted, kwargs)
@@ -108,7 +110,8 @@ def _name_of(fn: Callable[..., Any]) -> str:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Export's warnings and logged graphs are about its own internals; errors still reach the user."""
-    handlers = [(h, h.level) for name in ("torch", "torch.__trace") for h in logging.getLogger(name).handlers]
+    loggers = [x for x in logging.root.manager.loggerDict.values() if isinstance(x, logging.Logger)]
+    handlers = [(h, h.level) for x in loggers if x.name.partition(".")[0] == "torch" for h in x.handlers]
     for handler, _ in handlers:
         handler.setLevel(logging.CRITICAL + 1)
     # On an error this module prints the graph so far to stderr, where our diagnostic belongs.

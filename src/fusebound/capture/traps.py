@@ -2,7 +2,8 @@
 
 E201 a tensor that is no input is mutated · E202 a Python side effect · E203 `.backward()` inside ·
 E204 overlapping inputs, one of them mutated · E205 a Python branch on a value ·
-E206 an in-place operator that reads overlapping memory · E207 a Python number differs from the captured one
+E206 an in-place operator that reads overlapping memory · E207 a Python number differs from the captured one ·
+E209 a branch of control flow that cannot be a graph of its own
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import functools
 import linecache
 import random
+import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,13 +20,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._dynamo.exc import TorchDynamoException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from fusebound.capture.branches import refusal
 from fusebound.capture.source import is_user_file, line_of, shown
 from fusebound.capture.state import Change, Watch
 from fusebound.errors import CaptureError
 from fusebound.ir.graph import Source
 
+_PURE = "branches read what they are given, return new tensors of equal kinds, and do nothing else"
 _EAGER = "run it eagerly, or write it so that it only reads its inputs and returns its results"
 
 
@@ -184,5 +189,16 @@ def explain(e: Exception) -> CaptureError:
             "Python decides by a value of a tensor: a graph has no branches",
             where=where, hint="use torch.where or torch.cond, or run it eagerly", code="E205",
         )  # fmt: skip
+    if isinstance(e, TorchDynamoException):
+        text = _cause(str(e))
+        return refusal(
+            f"control flow that the framework does not trace: {text}", line_of(e.__traceback__), _PURE
+        )
     text = str(e).strip().split("\n")[0] or type(e).__name__
     return CaptureError(f"the function cannot be captured: {text}", where=where)
+
+
+def _cause(text: str) -> str:
+    """The line of a framework's message that says why: an inner error, else what follows the first blank line."""
+    inner = re.search(r"""got \w+\(["'](.*?)(?:\\n|["']\)|\n)""", text)
+    return inner[1] if inner else text.partition("\n\n")[2].split("\n")[0] or text.split("\n")[0]

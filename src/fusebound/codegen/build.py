@@ -116,10 +116,10 @@ def kernel_name(users: Collection[str], group: str) -> str:
     """A telling symbol name: the group and its first operators (`fb_g3_add_layer_norm_gelu`)."""
     stems = [u.rsplit(".", 1)[-1].split("_")[0] if u[-1].isdigit() else u for u in users]
     text = "_".join(dict.fromkeys(stems))
-    clean = "".join(c if c.isalnum() else "_" for c in text)
+    clean, place = ("".join(c if c.isalnum() else "_" for c in x) for x in (text, group))
     if len(clean) > 60:
         clean = clean[:48] + "_" + hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"fb_{group}_{clean}"
+    return f"fb_{place}_{clean}"
 
 
 def _in_place(g: Graph, k: tile.Kernel) -> dict[str, str]:

@@ -30,10 +30,11 @@ def build(plan: Plan, captured: Captured, *, target: Target | None = None, threa
     machine = target or get("host")
     kernels = {
         g.id: compile_group(
-            captured.graph, g.nodes, machine, name=kernel_name(g.users, g.id), numerics=plan.numerics,
+            p.graph, g.nodes, machine, name=kernel_name(g.users, g.id), numerics=plan.numerics,
             cache_dir=_cache(),
         )
-        for g in plan.groups
+        for p in plan.everywhere()
+        for g in p.groups
         if g.is_kernel
     }  # fmt: skip
     _show(plan, kernels)

@@ -78,10 +78,10 @@ class Builder:
 
     def input(
         self, id: str, shape: Sequence[Dim], dtype: str, strides: Sequence[Dim] | None = None,
-        kind: str = "user", target: str = "", device: str = "cpu",
+        kind: str = "user", target: str = "", device: str = "cpu", scalar: bool = False,
     ) -> str:  # fmt: skip
         st = tuple(strides) if strides is not None else contiguous(shape)
-        self.values[id] = Value(id, tuple(shape), dtype, st, device)
+        self.values[id] = Value(id, tuple(shape), dtype, st, device, scalar)
         self.inputs.append(Input(id, kind, target or id))
         return id
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from fusebound.ir.graph import Attr, Graph, Ref, Token, UserOp
+from fusebound.ir.graph import Attr, Dim, Graph, Ref, Sym, Token, UserOp
 
 MODULE = "module:"
 """How a token names a subgraph."""
@@ -16,14 +16,15 @@ MODULE = "module:"
 class Control:
     """One operator of control flow.
 
-    A `cond` runs `first` where the 0-d bool `predicate` holds, else `second`, on `operands`. A `while_loop` runs
-    `second` as long as `first` holds, both on `operands`, of which the first `carried` become the body's results.
+    A `cond` runs `first` where `predicate` holds, else `second`, on `operands`. A `while_loop` runs `second` as long as
+    `first` holds, both on `operands`, of which the first `carried` become the body's results. Operands are references
+    to values, or Python numbers.
     """
 
     kind: Literal["cond", "while_loop"]
     first: str
     second: str
-    operands: tuple[str, ...]
+    operands: tuple[Attr, ...]
     predicate: str = ""
     carried: int = 0
 
@@ -31,30 +32,34 @@ class Control:
     def subgraphs(self) -> tuple[str, str]:
         return self.first, self.second
 
+    def weigh(self, first: float, second: float) -> float:
+        """A figure of the operator from those of its subgraphs: the dearer branch, or one round of the loop, whose
+        number of rounds is known only at run time."""
+        return max(first, second) if self.kind == "cond" else first + second
+
 
 def control(g: Graph, u: UserOp) -> Control | None:
     """What an operator of control flow does; None for any other, and for one whose subgraphs the graph lacks."""
     match u.target.partition("[")[0], u.args:
         case "higher_order.cond", (Ref(predicate), Token(yes), Token(no), tuple(operands)):
-            found = _control("cond", yes, no, operands, predicate=predicate)
+            found = Control("cond", _name(yes), _name(no), operands, predicate=predicate)
         case "higher_order.while_loop", (Token(test), Token(body), tuple(carried), tuple(extra)):
-            found = _control("while_loop", test, body, (*carried, *extra), carried=len(carried))
+            given = (*carried, *extra)
+            found = Control("while_loop", _name(test), _name(body), given, carried=len(carried))
         case _:
             return None
-    return found if found is not None and set(found.subgraphs) <= g.subgraphs.keys() else None
+    return found if set(found.subgraphs) <= g.subgraphs.keys() else None
 
 
-def _control(
-    kind: Literal["cond", "while_loop"], first: str, second: str, operands: tuple[Attr, ...], *,
-    predicate: str = "", carried: int = 0,
-) -> Control | None:  # fmt: skip
-    """None where an operand is a plain number: such a subgraph has no value to read."""
-    ids = tuple(a.id for a in operands if isinstance(a, Ref))
-    if len(ids) < len(operands):
-        return None
-    return Control(
-        kind, first.removeprefix(MODULE), second.removeprefix(MODULE), ids, predicate, carried
-    )  # fmt: skip
+def _name(token: str) -> str:
+    return token.removeprefix(MODULE)
+
+
+def everywhere(g: Graph) -> Iterator[tuple[tuple[str, ...], Graph]]:
+    """The graph and all subgraphs below it, each with the names of the subgraphs around it, outermost first."""
+    yield (), g
+    for name, s in g.subgraphs.items():
+        yield from (((name, *path), inner) for path, inner in everywhere(s))
 
 
 def subgraphs_fit(g: Graph, u: UserOp) -> Iterator[str]:
@@ -62,7 +67,7 @@ def subgraphs_fit(g: Graph, u: UserOp) -> Iterator[str]:
     c = control(g, u)
     if c is None:
         return
-    given = _types(g, c.operands)
+    given = [_type(g, a) for a in c.operands]
     for name in c.subgraphs:
         taken = _types(g.subgraphs[name], g.subgraphs[name].input_ids)
         if taken != given:
@@ -78,9 +83,27 @@ def subgraphs_fit(g: Graph, u: UserOp) -> Iterator[str]:
         yield f"{c.first} must return one bool"
 
 
-def _types(g: Graph, ids: tuple[str, ...]) -> list[tuple[str, tuple[object, ...]]]:
-    return [(g.values[i].dtype, g.values[i].shape) for i in ids]
+Type = tuple[str, tuple[Dim, ...]]
 
 
-def _show(types: list[tuple[str, tuple[object, ...]]]) -> str:
+def _types(g: Graph, ids: tuple[str, ...]) -> list[Type]:
+    return [_type(g, Ref(i)) for i in ids]
+
+
+def _type(g: Graph, a: Attr) -> Type:
+    """Element type and shape of an operand; of a Python number, those of the value that it becomes."""
+    match a:
+        case Ref(id):
+            return g.values[id].dtype, g.values[id].shape
+        case bool():
+            return "bool", ()
+        case int() | Sym():
+            return "int64", ()
+        case float():
+            return "float64", ()
+        case _:
+            return type(a).__name__, ()
+
+
+def _show(types: list[Type]) -> str:
     return ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for dtype, shape in types) or "nothing"

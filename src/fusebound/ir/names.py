@@ -6,10 +6,31 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from fusebound.errors import UsageError
+from fusebound.ir.control import everywhere
 from fusebound.ir.graph import Graph, UserOp
 
 SHOWN = 12
 """Candidates listed in a message."""
+
+
+def locate(g: Graph, name: str) -> tuple[tuple[str, ...], UserOp]:
+    """Like `find`, in subgraphs too: the operator, and the names of the subgraphs around it, outermost first.
+
+    `cond.true/mul` names the operator of one branch; `mul` alone is enough where nothing else is called so.
+    """
+    around = [(path, s) for path, s in everywhere(g) if path and name.startswith(path[-1] + "/")]
+    if around:
+        path, s = max(around, key=lambda x: len(x[0]))
+        return path, find(s, name.removeprefix(path[-1] + "/"))
+    inside = [(path, u) for path, s in everywhere(g) if path for u in _fits(s, name)]
+    if _fits(g, name) or not inside:
+        return (), find(g, name)
+    if len(inside) == 1:
+        return inside[0]
+    shown = _list(f"{path[-1]}/{u.name}" for path, u in inside)
+    raise UsageError(
+        f"{name!r} names {len(inside)} operators: {shown}", where=f"graph {g.name!r}", hint="name one of them"
+    )
 
 
 def find(g: Graph, name: str) -> UserOp:
@@ -19,15 +40,7 @@ def find(g: Graph, name: str) -> UserOp:
     several; `gelu` the only `gelu_3` or `aten.gelu.default`. Raises UsageError with close names where nothing
     fits, with the candidates where several do.
     """
-    if (found := g.user.get(name)) is not None:
-        return found
-    if (node := g.node.get(name) or g.producer.get(name)) is not None:
-        return g.user[node.user]
-    scope, _, stem = name.partition("/")
-    inside = [u for u in g.user_ops if u.scope and _within(u.scope, scope)]
-    fits = [u for u in inside if not stem or stem in _kinds(u)] or [
-        u for u in g.user_ops if name in _kinds(u)
-    ]
+    fits = _fits(g, name)
     if len(fits) == 1:
         return fits[0]
     if fits:
@@ -36,9 +49,25 @@ def find(g: Graph, name: str) -> UserOp:
             where=f"graph {g.name!r}",
             hint="name one of them",
         )
+    inside = _inside(g, name.partition("/")[0])
     raise UsageError(
         f"no operator {name!r} in this graph", where=f"graph {g.name!r}", hint=_close(g, name, inside)
     )
+
+
+def _fits(g: Graph, name: str) -> list[UserOp]:
+    """The operators that a name may mean."""
+    if (found := g.user.get(name)) is not None:
+        return [found]
+    if (node := g.node.get(name) or g.producer.get(name)) is not None:
+        return [g.user[node.user]]
+    scope, _, stem = name.partition("/")
+    fits = [u for u in _inside(g, scope) if not stem or stem in _kinds(u)]
+    return fits or [u for u in g.user_ops if name in _kinds(u)]
+
+
+def _inside(g: Graph, scope: str) -> list[UserOp]:
+    return [u for u in g.user_ops if u.scope and _within(u.scope, scope)]
 
 
 def _within(scope: str, path: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusebound.analysis.alias import is_move
@@ -20,7 +20,8 @@ from fusebound.analysis.space import Space, unify
 from fusebound.analysis.traffic import kernel_traffic, level, unfused_bytes, user_traffic
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.dependence import boundary_text
-from fusebound.ir.graph import Graph
+from fusebound.ir.control import control
+from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.candidates import Roles, origin, referents, with_views
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.cost import eager_us, lower_bound_us
@@ -43,12 +44,14 @@ class Assembly:
     roles: Roles
     groups: Contracted
     simulate: Simulate
+    nested: Mapping[str, Plan]
+    prefix: str
 
     def plan(self, decisions: Sequence[Decision]) -> Plan:
         """The finished plan, with the record of how it came about."""
         self._absorb_views()
         g, facts = self.g, self.facts
-        made = tuple(self._group(i, f"g{k}") for k, i in enumerate(self.groups.live()))
+        made = tuple(self._group(i, f"{self.prefix}g{k}") for k, i in enumerate(self.groups.live()))
         predicted = round(sum(x.predicted_us for x in made), 4)
         bound = round(min(lower_bound_us(g, facts.target), predicted), 4)
         gap = round(1 - bound / predicted, 4) if predicted else 0.0
@@ -71,6 +74,7 @@ class Assembly:
             tau=facts.tau,
             expected_calls=facts.expected_calls,
             rules=facts.rules,
+            nested=self.nested,
         )
 
     def _absorb_views(self) -> None:
@@ -101,12 +105,25 @@ class Assembly:
             us = kernel_cost(g, nodes, target, unify(g, nodes)).total
             after = kernel_traffic(g, nodes).total
         else:
-            us = sum(eager_cost(g, u, target).total for u in busy)
+            us = sum(self._framework_us(u) for u in busy)
             after = sum(user_traffic(g, u).total for u in busy)
         return Group(
             id, "kernel" if kernel else "framework", users, tuple(n.id for n in in_order(g, nodes)), inputs,
             outputs, round(us, 4), unfused_bytes(g, users), after, len(busy),
         )  # fmt: skip
+
+    def _draws(self, busy: Sequence[UserOp], outputs: Sequence[str]) -> bool:
+        """Whether a lone operator draws by counter: only a kernel does, under any policy, so that the numbers do not
+        depend on the plan."""
+        eager = self.facts.numerics == "eager"
+        return not eager and bool(outputs) and any(counted(self.g, u) for u in busy)
+
+    def _framework_us(self, user: UserOp) -> float:
+        """Predicted time of an operator through the framework; of control flow, with its subgraphs as planned."""
+        c = control(self.g, user)
+        if c is None:
+            return eager_cost(self.g, user, self.facts.target).total
+        return self.facts.target.framework_us + c.weigh(*(self.nested[n].predicted_us for n in c.subgraphs))
 
     def _worth_a_kernel(self, nodes: frozenset[str]) -> bool:
         """Whether a lone operator runs faster as a generated kernel than through the framework.

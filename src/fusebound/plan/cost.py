@@ -8,6 +8,7 @@ from fusebound.analysis.group import in_order
 from fusebound.analysis.roofline import bandwidth, eager_cost, instructions
 from fusebound.analysis.traffic import level
 from fusebound.gates.dependence import boundary_code
+from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.candidates import origin, roles
 from fusebound.target.target import Target
@@ -33,7 +34,10 @@ def lower_bound_us(g: Graph, target: Target) -> float:
     fixed = 0.0
     light: list[UserOp] = []
     for u in g.user_ops:
-        if boundary_code(g, u):
+        if (c := control(g, u)) is not None:
+            inside = [lower_bound_us(g.subgraphs[name], target) for name in c.subgraphs]
+            fixed += target.framework_us + c.weigh(*inside)
+        elif boundary_code(g, u):
             fixed += user_op_us(g, u, target)
         elif not is_view(g, u):
             light.append(u)

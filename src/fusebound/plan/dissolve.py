@@ -28,8 +28,14 @@ def dissolve(plan: Plan, measured: Mapping[str, Measured]) -> Plan:
 
     `measured` is by group id; groups that are not in it, that did not lose, or that a rule demands stay as they are.
     """
-    demanded = {x.id for x in plan.kernels if plan.rules.requires(plan.graph.user[u] for u in x.users)}
-    lost = {i: m for i, m in measured.items() if m.loses and i not in demanded}
+    demanded = {
+        x.id for x in plan.groups if x.is_kernel and plan.rules.requires(plan.graph.user[u] for u in x.users)
+    }
+    own = {x.id for x in plan.groups} - demanded
+    lost = {i: m for i, m in measured.items() if m.loses and i in own}
+    nested = {name: dissolve(p, measured) for name, p in plan.nested.items()}
+    if any(nested[name] is not p for name, p in plan.nested.items()):
+        plan = replace(plan, nested=nested)
     if not lost:
         return plan
     groups: list[Group] = []

@@ -161,7 +161,7 @@ def plan(
     tau: Tau | None = None, expected_calls: int = 1000, facts: GivenFacts = None,
     rules: Rules = NO_RULES,
 ) -> Plan:  # fmt: skip
-    """Plan a graph for a target. Pure: the same arguments give the same plan.
+    """Plan a graph and its subgraphs for a target. Pure: the same arguments give the same plan.
 
     `facts` are simulated errors by node set, or a function that simulates a candidate; without it candidates
     whose roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError for
@@ -173,13 +173,20 @@ def plan(
         raise UsageError(f"unknown numerics {numerics!r}", hint="accurate or eager")
     if rules != NO_RULES and policy.startswith("textbook"):
         raise UsageError(f"policy {policy} takes no rules", where="rules", hint="policy tile")
-    given = Facts(target, numerics, tau, expected_calls, policy, rules)
-    search = Search(graph, given, roles(graph), Contracted(graph), simulator(facts))
-    if policy.startswith("textbook"):
-        _textbook(search, strict=policy == "textbook-strict")
-    elif policy != "none":
+    return _planned(graph, Facts(target, numerics, tau, expected_calls, policy, rules), facts, "")
+
+
+def _planned(graph: Graph, facts: Facts, given: GivenFacts, prefix: str) -> Plan:
+    """The plan of a graph whose groups are called `prefix` and a number, with those of its subgraphs."""
+    search = Search(graph, facts, roles(graph), Contracted(graph), simulator(given))
+    if facts.policy.startswith("textbook"):
+        _textbook(search, strict=facts.policy == "textbook-strict")
+    elif facts.policy != "none":
         search.run()
-    return Assembly(graph, given, search.roles, search.groups, search.simulate).plan(search.decisions)
+    below = given if callable(given) else None
+    nested = {name: _planned(s, facts, below, f"{name}/") for name, s in graph.subgraphs.items()}
+    made = Assembly(graph, facts, search.roles, search.groups, search.simulate, nested, prefix)
+    return made.plan(search.decisions)
 
 
 def _textbook(search: Search, strict: bool) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,7 +80,9 @@ class Decision:
 class Plan:
     """A deterministic function of (graph, policy, numerics, τ, rules, target); self-contained when saved.
 
-    Times are µs, bytes are bytes; `gap` is the share of the predicted time above the lower bound.
+    Times are µs, bytes are bytes; `gap` is the share of the predicted time above the lower bound. `nested` are the
+    plans of the graph's subgraphs (branches, loop bodies), by name: the group of an operator of control flow runs
+    them. Control flow is predicted by its dearer branch, a loop by one round.
     """
 
     graph_key: str
@@ -99,6 +101,7 @@ class Plan:
     tau: Tau | None = None
     expected_calls: int = 1000
     rules: Rules = NO_RULES
+    nested: Mapping[str, Plan] = field(default_factory=dict[str, "Plan"])
 
     @cached_property
     def group_of(self) -> dict[str, Group]:
@@ -112,7 +115,18 @@ class Plan:
 
     @property
     def kernels(self) -> tuple[Group, ...]:
-        return tuple(g for g in self.groups if g.is_kernel)
+        """The groups that are kernels, those of subgraphs after the others."""
+        return tuple(g for p in self.everywhere() for g in p.groups if g.is_kernel)
+
+    def everywhere(self) -> Iterator[Plan]:
+        """The plan itself and those of all subgraphs below it."""
+        yield self
+        for p in self.nested.values():
+            yield from p.everywhere()
+
+    def at(self, path: Sequence[str]) -> Plan:
+        """The plan of a subgraph, by the names of the subgraphs around it, outermost first."""
+        return self.nested[path[0]].at(path[1:]) if path else self
 
     def to_json(self) -> dict[str, object]:
         """The plan as plain data, with its graph."""

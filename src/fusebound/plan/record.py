@@ -28,7 +28,12 @@ Json = dict[str, object]
 
 def plan_to_json(plan: Plan) -> Json:
     """Plain data; tuples become lists."""
-    data: Json = {"format": FORMAT, "graph_key": plan.graph_key}
+    return {"format": FORMAT, **_body(plan), "graph": print_graph(plan.graph).splitlines()}
+
+
+def _body(plan: Plan) -> Json:
+    """All but the graph, which that of a nested plan's parent contains."""
+    data: Json = {"graph_key": plan.graph_key}
     data.update({k: getattr(plan, k) for k in _PLAIN})
     data["tau"] = None if plan.tau is None else plan.tau.given
     data["rules"] = plan.rules.to_json()
@@ -36,7 +41,8 @@ def plan_to_json(plan: Plan) -> Json:
     data["groups"] = [_fields(g, _GROUP) for g in plan.groups]
     data["cuts"] = [_fields(c, _CUT) for c in plan.cuts]
     data["decisions"] = [_decision(d) for d in plan.decisions]
-    data["graph"] = print_graph(plan.graph).splitlines()
+    if plan.nested:
+        data["nested"] = {name: _body(p) for name, p in plan.nested.items()}
     return data
 
 
@@ -59,16 +65,7 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
         raise FormatError(f"not a plan: its format is {data.get('format')!r}, not {FORMAT!r}", where=where)
     d = cast("dict[str, Any]", data)
     try:
-        graph = parse_graph("\n".join(d["graph"]) + "\n")
-        plan = Plan(
-            str(d["graph_key"]), graph, d["policy"], d["numerics"], d["target"],
-            tuple(Group(**_tuples(g, _GROUP)) for g in d["groups"]),
-            tuple(Cut(**_tuples(c, _CUT)) for c in d["cuts"]),
-            tuple(_read_decision(x) for x in d["decisions"]),
-            float(d["predicted_us"]), float(d["lower_bound_us"]), float(d["gap"]), int(d["peak_bytes"]),
-            float(d["eager_us"]), Tau.of(d["tau"]), int(d["expected_calls"]),
-            rules_from_data(d.get("rules", {}), f"{where}, rules"),
-        )  # fmt: skip
+        plan = _read_body(d, parse_graph("\n".join(d["graph"]) + "\n"), where)
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise FormatError(
             f"damaged plan: {e}", where=where, hint="make it again with `fusebound plan --save`"
@@ -82,6 +79,22 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
     if d.get("preconditions") != _preconditions(plan.graph):
         raise FormatError("damaged plan: its preconditions are not those of its graph", where=where)
     return plan
+
+
+def _read_body(d: dict[str, Any], graph: Graph, where: str) -> Plan:
+    nested: dict[str, Any] = d.get("nested", {})
+    if nested.keys() != graph.subgraphs.keys():
+        raise ValueError(f"it plans the subgraphs {list(nested)}, its graph has {list(graph.subgraphs)}")
+    return Plan(
+        str(d["graph_key"]), graph, d["policy"], d["numerics"], d["target"],
+        tuple(Group(**_tuples(g, _GROUP)) for g in d["groups"]),
+        tuple(Cut(**_tuples(c, _CUT)) for c in d["cuts"]),
+        tuple(_read_decision(x) for x in d["decisions"]),
+        float(d["predicted_us"]), float(d["lower_bound_us"]), float(d["gap"]), int(d["peak_bytes"]),
+        float(d["eager_us"]), Tau.of(d["tau"]), int(d["expected_calls"]),
+        rules_from_data(d.get("rules", {}), f"{where}, rules"),
+        {name: _read_body(nested[name], s, where) for name, s in graph.subgraphs.items()},
+    )  # fmt: skip
 
 
 def read_plan(path: Path, graph: Graph | None) -> Plan:
@@ -111,6 +124,8 @@ def require_graph(plan: Plan, graph: Graph, where: str = "plan") -> None:
 
 
 def _fits(plan: Plan, where: str) -> None:
+    for p in plan.nested.values():
+        _fits(p, where)
     if plan.graph.key != plan.graph_key:
         raise FormatError("damaged plan: its graph does not match its key", where=where)
     placed = [u for g in plan.groups for u in g.users]

@@ -18,12 +18,14 @@ from fusebound.capture.overlap import meeting
 from fusebound.capture.replay import is_alias
 from fusebound.codegen.build import Kernel
 from fusebound.errors import UsageError
+from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, Input, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.binding import binder, is_kind, kind, positional, result
+from fusebound.runtime.control import control_step, entered
 from fusebound.runtime.seed import draw_seed
-from fusebound.runtime.steps import Step, framework_step, kernel_step, restride, same_layout
+from fusebound.runtime.steps import Step, Switches, framework_step, kernel_step, restride, same_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +41,33 @@ class Timing:
 class Executable:
     """Runs a plan. Call it like the user's function; it must be called with inputs of the captured kind.
 
-    `kernels` are in execution order; `poison` fills every buffer that a kernel writes with NaN (or a large integer)
-    before it runs, so that an element that is not written shows. `draws_by_counter` says that random numbers derive
-    from a seed of each call, not from the framework's draws.
+    `kernels` are in execution order, those of subgraphs (branches, loop bodies) after the others; `poison` fills every
+    buffer that a kernel writes with NaN (or a large integer) before it runs, so that an element that is not written
+    shows. `counted_draws` is how many operators derive their
+    random numbers from a seed of each call, and not from the framework's generator.
     """
 
     def __init__(
-        self, plan: Plan, captured: Captured, kernels: dict[str, Kernel], *, threads: int = 0
-    ) -> None:
+        self, plan: Plan, captured: Captured, kernels: dict[str, Kernel], *, threads: int = 0,
+        switches: Switches | None = None,
+    ) -> None:  # fmt: skip
         self.plan = plan
         self.captured = captured
-        self.kernels = tuple(kernels[g.id] for g in plan.groups if g.id in kernels)
+        own = tuple(kernels[g.id] for g in plan.groups if g.id in kernels)
         self.poison = False
         self.threads = threads
         graph = captured.graph
+        self._nested = {
+            name: Executable(p, captured.subgraph(name), kernels, threads=threads, switches=switches or self)
+            for name, p in plan.nested.items()
+        }
+        self._bodies = {name: exe.run for name, exe in self._nested.items()}
+        self.kernels = (*own, *(k for exe in self._nested.values() for k in exe.kernels))
         self._slot = {v: i for i, v in enumerate(graph.values)}
         self._inputs = [self._slot[v] for v in graph.input_ids]
         self._kinds = [kind(graph.values[v]) for v in graph.input_ids]
-        self.draws_by_counter = bool(graph.seed) and plan.numerics != "eager"
-        read = {v for k in self.kernels for v in k.inputs}
+        self.counted_draws = sum(counted(graph, u) for u in graph.user_ops) * (plan.numerics != "eager")
+        read = {v for k in own for v in k.inputs}
         self._seed = self._slot[graph.seed] if graph.seed in read else -1
         self._positional, self._bind, self._result = positional(captured), binder(captured), result(captured)
         targets = {m.source: m.target for m in graph.mutations}
@@ -65,8 +75,10 @@ class Executable:
         self._steps: list[tuple[Group, Step]] = []
         for group in plan.groups:
             if group.id in kernels:
-                step = kernel_step(graph, kernels[group.id], self._slot, direct, self)
-            elif self.draws_by_counter and counted(graph, graph.user[group.users[0]]):
+                step = kernel_step(graph, kernels[group.id], self._slot, direct, switches or self)
+            elif (c := control(graph, op := graph.user[group.users[0]])) is not None:
+                step = control_step(op, c, graph, self._slot, self._bodies)
+            elif self.counted_draws and counted(graph, graph.user[group.users[0]]):
                 step = _idle  # every other such draw is in a kernel: nobody reads this one
             else:
                 step = framework_step(graph, graph.user[group.users[0]], self._slot, captured)
@@ -195,10 +207,10 @@ class Executable:
         return {g: median(s) for g, s in samples.items()}
 
     def duels(self, inputs: Sequence[Any]) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
-        """Walk through the plan once; for every kernel group, yield two ways to compute it where its inputs are ready:
-        the kernel, and its operators through the framework. The kernel's results are kept. Groups that write into
-        an input are run but not offered, nor are groups that draw random numbers: no framework operator draws the
-        same."""
+        """Walk through the plan once, and into what control flow does first; for every kernel group, yield two ways to
+        compute it where its inputs are ready: the kernel, and its operators through the framework. The kernel's results
+        are kept. Groups that write into an input are run but not offered, nor are groups that draw random numbers: no
+        framework operator draws the same."""
         env = self._start(inputs)
         graph = self.captured.graph
         for (group, step), drop in zip(self._steps, self._drop, strict=True):
@@ -208,6 +220,9 @@ class Executable:
                 apart = [framework_step(graph, graph.user[u], self._slot, self.captured) for u in group.users]
                 scratch = list(env)
                 yield group.id, partial(step, env), partial(_run_all, apart, scratch)
+            if (c := control(graph, graph.user[group.users[0]])) is not None:
+                for name, operands in entered(c, self._slot, env, self._bodies):
+                    yield from self._nested[name].duels(operands)
             step(env)
             for i in drop:
                 env[i] = None
