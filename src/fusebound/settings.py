@@ -11,6 +11,12 @@ from typing import Any
 
 from fusebound.errors import UsageError
 
+POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library")
+"""What may be fused, from tight to loose (`gates.policy`)."""
+
+NUMERICS = ("accurate", "eager")
+"""What must not change (`gates.precision`)."""
+
 _TRUE = frozenset(("1", "true", "yes", "on"))
 _FALSE = frozenset(("0", "false", "no", "off", ""))
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fusebound.settings import NUMERICS, POLICIES
+
 if TYPE_CHECKING:
     from fusebound.analysis.tau import Tau
-
-POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ PLAN: tuple[Decorator, ...] = (
     click.option("--policy", type=click.Choice(POLICIES), default="tile", help="What may be fused."),
     click.option(
         "--numerics",
-        type=click.Choice(("accurate", "eager")),
+        type=click.Choice(NUMERICS),
         default="accurate",
         help="What must not change.",
     ),

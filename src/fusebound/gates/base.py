@@ -22,6 +22,7 @@ SourceOfFact = Literal["static", "simulated", "assembled", "measured"]
 GATES = ("dependence", "precision", "resources", "gain")
 
 OK = "F000"
+"""The code of a verdict that objects to nothing; it has no page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Verdict:
         return self.state in ("pass", "conditional")
 
     def __str__(self) -> str:
-        code = "" if self.code == "F000" else f" {self.code}"
+        code = "" if self.code == OK else f" {self.code}"
         return f"{self.gate}: {self.state}{code}, {self.message}"
 
 

@@ -16,7 +16,7 @@ from fusebound.analysis.roofline import (
     kernel_cost,
 )
 from fusebound.analysis.traffic import by_level
-from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, figure, passed
+from fusebound.gates.base import OK, Candidate, Evidence, Facts, Verdict, figure, passed
 
 GATE = "gain"
 
@@ -97,7 +97,7 @@ def check(c: Candidate, facts: Facts) -> Verdict:
             f"predicted to cost {figure(-gain.delta)} µs per call, within the model's error of "
             f"{figure(gain.uncertainty)} µs: measured once it is built, and dropped if it loses (F405)"
         )
-        return Verdict(GATE, "conditional", "F000", text, (), evidence)
+        return Verdict(GATE, "conditional", OK, text, (), evidence)
     return _refusal(c, facts, gain, evidence)
 
 

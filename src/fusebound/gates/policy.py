@@ -6,8 +6,8 @@ from fusebound.analysis.numerics import reduces
 from fusebound.analysis.roofline import busy_users
 from fusebound.analysis.space import Space
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict
+from fusebound.settings import POLICIES
 
-POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library")
 GATE = "policy"
 
 _LIMITS = {
@@ -28,8 +28,7 @@ def check(c: Candidate, facts: Facts) -> Verdict | None:
     if facts.policy not in _LIMITS:
         return None
     needed = _tightest(c)
-    order = (*_LIMITS, "tile")
-    if order.index(facts.policy) >= order.index(needed):
+    if POLICIES.index(facts.policy) >= POLICIES.index(needed):
         return None
     evidence = (Evidence("policy", facts.policy, "=", needed),)
     text = f"policy {facts.policy} {_LIMITS[facts.policy]}"

@@ -39,13 +39,6 @@ class Affine:
     def __mul__(self, k: int) -> Affine:
         return Affine.of({v: c * k for v, c in self.terms}, self.const * k)
 
-    def substitute(self, by: Sequence[Affine]) -> Affine:
-        """Replace variable v by `by[v]`."""
-        out = Affine(self.const)
-        for v, c in self.terms:
-            out = out + by[v] * c
-        return out
-
     def __str__(self) -> str:
         parts = [(f"{c}*" if c != 1 else "") + f"i{v}" for v, c in self.terms]
         if self.const or not parts:

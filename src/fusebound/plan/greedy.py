@@ -12,7 +12,6 @@ from fusebound.analysis.tau import Tau
 from fusebound.errors import UsageError
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.decide import Judgement
-from fusebound.gates.policy import POLICIES
 from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import Graph
 from fusebound.plan.assemble import Assembly
@@ -20,6 +19,7 @@ from fusebound.plan.candidates import Edge, Roles, raw_edges, roles, sibling_edg
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.plan import Decision, Plan
 from fusebound.plan.simulated import GivenFacts, Simulate, judge_simulated, simulator
+from fusebound.settings import NUMERICS, POLICIES
 from fusebound.target.target import Target
 
 ROUNDS = 3
@@ -169,7 +169,7 @@ def plan(
     """
     if policy not in POLICIES:
         raise UsageError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
-    if numerics not in ("accurate", "eager"):
+    if numerics not in NUMERICS:
         raise UsageError(f"unknown numerics {numerics!r}", hint="accurate or eager")
     if rules != NO_RULES and policy.startswith("textbook"):
         raise UsageError(f"policy {policy} takes no rules", where="rules", hint="policy tile")
