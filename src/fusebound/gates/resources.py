@@ -41,8 +41,8 @@ def check(c: Candidate, facts: Facts) -> Verdict:
             return Verdict(
                 GATE, "fail", "F303", space.message, space.nodes, (), "store a shared value between them"
             )
-        text = "no common iteration space, so no kernel to count resources of"
-        return Verdict(GATE, "unknown", space.code, text, space.nodes)
+        text = "no common iteration space, so no kernel that could fit"
+        return Verdict(GATE, "fail", space.code, text, space.nodes, (), "what flips dependence")
     return first(_checks(c, facts.target, space))
 
 
