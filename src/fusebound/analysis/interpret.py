@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fusebound.analysis import philox
 from fusebound.analysis.access import integer, ints
 from fusebound.analysis.group import in_order
 from fusebound.analysis.numerics import HALF, is_user_cast, kept_roundings
@@ -88,6 +89,8 @@ def _compute(g: Graph, n: Node, x: list[Array], shapes: Shapes, mode: Mode) -> A
         return np.asarray(n.attr("value"))
     if n.op == "iota":
         return _iota(n, shapes[n.out])
+    if n.op == "random":
+        return philox.words(int(x[0]), integer(n.attr("draw")), shapes[n.out])[integer(n.attr("word"))]
     if n.op == "cast":
         return x[0]
     if n.op == "where":

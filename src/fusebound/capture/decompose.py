@@ -23,16 +23,16 @@ Op = torch._ops.OpOverload
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """Functional, composites whole; those without a lowering are taken apart if that gives known pieces."""
-    with _composites(program):
-        functional = program.run_decompositions({})
+    with _composites(program), eager_dropout():
+        functional = program.run_decompositions(dict(DROPOUT))
         unknown = {op for op in _operators(functional) if _is_unknown_composite(op)}
         if not unknown:
             return functional
-        taken_apart = program.run_decompositions({op: _definition(op) for op in unknown})
+        taken_apart = program.run_decompositions({**DROPOUT, **{op: _definition(op) for op in unknown}})
     before = {n.target for n in functional.graph.nodes}
     pieces = [n for n in taken_apart.graph.nodes if n.op == "call_function" and n.target not in before]
-    known = all(target_name(n.target) in LOWERINGS or n.target is operator.getitem for n in pieces)
-    return taken_apart if known else functional
+    lowered = all(target_name(n.target) in LOWERINGS or n.target is operator.getitem for n in pieces)
+    return taken_apart if lowered else functional
 
 
 def _operators(program: ExportedProgram) -> Iterator[Op]:
@@ -49,6 +49,49 @@ def _is_composite(op: Op) -> bool:
 def _definition(op: Op) -> Callable[..., Any]:
     """The operator's own definition in terms of others."""
     return functools.partial(op._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
+def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """ATen's `_dropout` on a CPU, functionally: the mask is drawn in the operand's type and memory order."""
+    if not train or p == 0 or not x.numel():
+        return x.clone()
+    if p == 1:
+        return x * torch.zeros((), dtype=x.dtype, device=x.device)
+    keep = 1.0 - p
+    return x * (torch.ops.aten.bernoulli.p(torch.empty_like(x), keep) / keep)
+
+
+def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """ATen's `native_dropout_cpu`, functionally."""
+    if train is False or not x.numel():
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    keep = 1.0 - p
+    empty = torch.empty(x.shape, dtype=torch.bool, device=x.device)
+    mask = torch.ops.aten.bernoulli.p(empty, keep)
+    return x.mul(mask).mul(1 / keep if keep else 0.0), mask
+
+
+DROPOUT: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
+    torch.ops.aten.native_dropout.default: _native_dropout
+}
+
+
+@contextlib.contextmanager
+def eager_dropout() -> Iterator[None]:
+    """Take dropout apart as eager's CPU kernel does, so that only its draw need be left to the framework.
+
+    The framework's own definition for tracing goes through `native_dropout`, which rounds otherwise; it is no entry
+    of the decomposition table, which this operator never reaches.
+    """
+    op = torch.ops.aten.dropout.default
+    held = dict(op.py_kernels)
+    op.py_kernels.update(dict.fromkeys(held, _dropout))
+    op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        op.py_kernels.update(held)
+        op._dispatch_cache.clear()
 
 
 def _is_unknown_composite(op: Op) -> bool:

@@ -9,6 +9,7 @@ import torch
 import torch.fx
 
 from fusebound.capture import replay
+from fusebound.capture.draws import makes_own_memory
 from fusebound.capture.encode import words
 
 SKIPPED = words("""
@@ -42,14 +43,25 @@ def target_name(target: object) -> str:
     return f"torch.{name}"
 
 
+_DROPOUT_PARTS = {"bernoulli": "_draw", "div": "_scale", "mul": ""}
+"""What the parts of a dropout are called after it: the product has its name."""
+
+
 def user_name(node: torch.fx.Node, written: torch.fx.Node | None) -> str:
     """The traced node's name, or the user's operator where decomposition gave it an internal name."""
+    if written is not None and (part := _DROPOUT_PARTS.get(_name(node.target))) is not None:
+        whole = _name(written.target).removesuffix("_")
+        if whole == "dropout":
+            return whole + part
     if not node.name.startswith(("_", "native_")):
         return node.name
     if written is None:
         return node.name.lstrip("_")
-    target = written.target
-    return (target._opname if isinstance(target, torch._ops.OpOverload) else written.name).strip("_")
+    return (_name(written.target) or written.name).strip("_")
+
+
+def _name(target: object) -> str:
+    return target._opname if isinstance(target, torch._ops.OpOverload) else ""
 
 
 def live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
@@ -58,7 +70,8 @@ def live(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     for node in reversed(graph.nodes):
         if node.op == "output" or node in found or _has_effect(node):
             found.add(node)
-            found.update(node.all_input_nodes)
+            unread = node.args[:1] if makes_own_memory(node, target_name(node.target)) else ()
+            found.update(n for n in node.all_input_nodes if n not in unread)
     return found
 
 

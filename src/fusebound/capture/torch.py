@@ -101,6 +101,10 @@ def _state(graph: Graph, module: torch.nn.Module, program: ExportedProgram) -> I
         elif i.kind == "const":
             tensor = program.constants[i.target]
             yield i.value, lambda tensor=tensor: tensor
+        elif i.kind == "seed":
+            # Held in place: the runtime draws the seed, and only where a kernel reads it.
+            seed = torch.zeros((), dtype=torch.int64)
+            yield i.value, lambda seed=seed: seed
 
 
 def _name_of(fn: Callable[..., Any]) -> str:

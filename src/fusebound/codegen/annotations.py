@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fusebound.codegen.tile import Apply, Kernel, statements
+from fusebound.codegen.tile import Apply, Draw, Kernel, statements
 
 _FIRST = 10
 """Metadata numbers below belong to the module itself."""
@@ -15,7 +15,7 @@ _NOISE = re.compile(r"^\s*\.(?:file|cfi_\w+)\b.*\n|^\.L(?:tmp|func_begin)\d+:.*\
 
 def notes(k: Kernel) -> list[str]:
     """The operators that the program's statements name, each once; line n stands for entry n - 1."""
-    found = (s.note for nest in k.nests for s in statements(nest.body) if isinstance(s, Apply))
+    found = (s.note for nest in k.nests for s in statements(nest.body) if isinstance(s, (Apply, Draw)))
     return ["", *dict.fromkeys(n for n in found if n)]
 
 

@@ -14,6 +14,7 @@ from fusebound.codegen.tile import (
     Accumulator,
     Apply,
     Const,
+    Draw,
     Finish,
     Iota,
     Keep,
@@ -230,7 +231,7 @@ class _Tiles:
 
     # values
 
-    def _value(self, s: Load | Apply | Const | Iota | Recall, env: _Env) -> Reg:
+    def _value(self, s: Load | Apply | Const | Iota | Draw | Recall, env: _Env) -> Reg:
         fn = self.fn
         width = self.k.lanes if s.dst in self.k.vectors else 1
         match s:
@@ -242,6 +243,10 @@ class _Tiles:
                 step, start = (fn.const(x, scaled.type) for x in (s.step, s.start))
                 mul, add = ("fmul", "fadd") if DTYPES[s.dtype].is_float else ("mul", "add")
                 return fn.op(add, fn.op(mul, scaled, step), start)
+            case Draw():
+                self._annotate(s.note)
+                index = self._index_vector(s.expr, env, width)
+                return math.random_word(fn, self._wide(env.regs[s.seed], width), index, s.draw, s.word)
             case Load():
                 return self._load(s, env, width)
             case Recall():
@@ -251,17 +256,22 @@ class _Tiles:
 
     def _apply(self, s: Apply, env: _Env, width: int) -> Reg:
         fn = self.fn
-        if s.note != self.note:
-            self.note = s.note
-            fn.comment(s.note)
-            if self.annotations:
-                fn.location = self.annotations.location(s.note)
+        self._annotate(s.note)
         args = [self._wide(env.regs[a], width) for a in s.args]
         if s.op == "cast":
             out = math.convert(fn, args[0], s.arg_dtypes[0], s.dtype, width)
         else:
             out = math.apply(fn, s.op, args, s.dtype, width, in_dtypes=s.arg_dtypes)
         return math.round_to(fn, out, s.dtype, width) if s.rounds and s.op != "cast" else out
+
+    def _annotate(self, note: str) -> None:
+        """Name the user's operator above the code that follows."""
+        if note == self.note:
+            return
+        self.note = note
+        self.fn.comment(note)
+        if self.annotations:
+            self.fn.location = self.annotations.location(note)
 
     def _wide(self, r: Reg, width: int) -> Reg:
         if lanes(r.type) == width:

@@ -12,8 +12,9 @@ from fusebound.codegen.loops import Access, Loops, blocks, choose
 from fusebound.codegen.regions import Region, regions
 from fusebound.codegen.scratch import kept_sites
 from fusebound.codegen.sites import Needed, Site, Walker
+from fusebound.ir.builder import contiguous
 from fusebound.ir.graph import Graph, Node
-from fusebound.ir.maps import Affine, Index
+from fusebound.ir.maps import Affine, Index, linear
 from fusebound.ir.ops import OPS
 
 HEAVY = 16
@@ -101,6 +102,8 @@ class _Lowering:
             accesses[Access(w.offset(site), self._size(n.inputs[0]), False)] = None
         if n.op == "iota":
             others[site.at[_int(n.attr("dim"))]] = None
+        if n.op == "random":
+            others[self._counter(n, site.at)] = None
         if n.op in ("argmax", "argmin"):
             others[self._where(n, site.at)] = None
 
@@ -114,6 +117,10 @@ class _Lowering:
             if k in axes:
                 flat = flat * _int(shape[k]) + e
         return flat
+
+    def _counter(self, n: Node, at: Index) -> Affine:
+        """An element's row-major place in the shape that was drawn, wherever its value lies."""
+        return linear(at, [_int(s) for s in contiguous(self.g.values[n.out].shape)])
 
     def _size(self, value: str) -> int:
         return self.g.values[value].type.itemsize
@@ -160,6 +167,8 @@ class _Lowering:
             deps |= w.offset(site).vars
         if n.op == "iota":
             deps |= site.at[_int(n.attr("dim"))].vars
+        if n.op == "random":
+            deps |= self._counter(n, site.at).vars
         return deps
 
     def _bound_deps(self, w: Walker, needed: Needed) -> frozenset[int]:
@@ -318,6 +327,10 @@ class _Lowering:
         if n.op == "iota":
             expr = self.loops.keep(site.at[_int(n.attr("dim"))])
             return tile.Iota(dst, expr, _number(n.attr("start")), _number(n.attr("step")), dtype)
+        if n.op == "random":
+            expr = self.loops.keep(self._counter(n, site.at))
+            draw, word = (_int(n.attr(k)) for k in ("draw", "word"))
+            return tile.Draw(dst, args[0], expr, draw, word, self._note(site))
         if OPS[n.op].cls == "gather":
             source, dim = self.g.values[n.inputs[0]], _int(n.attr("dim"))
             return tile.Load(

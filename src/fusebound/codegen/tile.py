@@ -70,6 +70,18 @@ class Iota:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """dst = word `word` of the random block of draw number `draw` at counter `expr`, under the key in `seed`."""
+
+    dst: int
+    seed: int
+    expr: Affine
+    draw: int
+    word: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
     """scratch[offset] = src, to be recalled in a later pass over the same row."""
 
@@ -151,7 +163,7 @@ class Loop:
     copies: int = 1
 
 
-Stmt = Load | Apply | Const | Iota | Keep | Recall | Accumulate | Finish | Store | Pass | Loop
+Stmt = Load | Apply | Const | Iota | Draw | Keep | Recall | Accumulate | Finish | Store | Pass | Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +253,9 @@ def _show(body: Iterable[Stmt], k: Kernel, pad: str) -> list[str]:
             case Loop():
                 kind = "vector for" if s.vector else "for"
                 times = f", {s.copies} vectors at once" if s.copies > 1 else ""
-                lines.append(f"{pad}{kind} i{s.var} in {'block of ' if s.blocked else ''}{s.lo}:{s.hi}{times}")
+                lines.append(
+                    f"{pad}{kind} i{s.var} in {'block of ' if s.blocked else ''}{s.lo}:{s.hi}{times}"
+                )
                 lines += _show(s.body, k, pad + "  ")
             case Pass():
                 accs = ", ".join(f"a{a.id} = {a.kind}<{a.dtype}>" for a in s.accumulators)
@@ -264,6 +278,9 @@ def _line(s: Stmt, k: Kernel) -> str:
             return f"t{s.dst} = {s.value!r} : {s.dtype}"
         case Iota():
             return f"t{s.dst} = {s.start} + {s.step}*({s.expr}) : {s.dtype}"
+        case Draw():
+            text = f"t{s.dst} = random(t{s.seed}, draw {s.draw}, {s.expr})[{s.word}] : int32"
+            return text + (f"  # {s.note}" if s.note else "")
         case Keep():
             return f"s{s.scratch}[{s.offset}] = t{s.src}"
         case Recall():

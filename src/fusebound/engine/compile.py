@@ -214,9 +214,11 @@ class CompiledFunction:
         if not executable.kernels:
             return Specialization(captured, None, (), "measured: no group of operators is worth a kernel")
         spec = Specialization(captured, executable, written, "")
+        # Which generator a function draws from must not depend on a stopwatch.
         if (
             self.options.contest
             and not written
+            and not executable.counted_draws
             and loses(_form(spec, around, args, kwargs), captured, args, kwargs)
         ):
             return Specialization(captured, None, (), "measured: eager is faster on these inputs")

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 
+from fusebound.analysis.draws import generator_order
 from fusebound.gates.base import Candidate
+from fusebound.ir.graph import Graph
 
 
-def outside_path(c: Candidate) -> list[str]:
+def outside_path(c: Candidate, numerics: str = "accurate") -> list[str]:
     """Nodes from the merged group through outside nodes back into it, both ends included; empty where none.
 
-    Nodes outside are contracted by `c.owner`; groups that are views only must be left out of it.
+    Nodes outside are contracted by `c.owner`; groups that are views only must be left out of it. Operators that move
+    the framework's generator follow one another as if each fed the next.
     """
     g = c.graph
+    drawn = _after(g, numerics)
     parent: dict[str, str] = {}
     queue = deque(sorted(c.nodes, key=g.position.__getitem__))
     last = max(g.position[n] for n in c.nodes)
     while queue:
         here = queue.popleft()
-        for v in g.node[here].outputs:
-            for n in g.consumers[v]:
-                if n.id in c.nodes:
-                    if here not in c.nodes:
-                        return _back(parent, here, n.id)
-                    continue
-                queue.extend(_enter(c, n.id, here, parent, last))
+        readers = (n.id for v in g.node[here].outputs for n in g.consumers[v])
+        for n in (*readers, *drawn.get(g.node[here].user, ())):
+            if n in c.nodes:
+                if here not in c.nodes:
+                    return _back(parent, here, n)
+                continue
+            queue.extend(_enter(c, n, here, parent, last))
     return []
+
+
+def _after(g: Graph, numerics: str) -> dict[str, tuple[str, ...]]:
+    """By operator that moves the generator: the nodes of the next one."""
+    order = generator_order(g, numerics)
+    return {a: tuple(n.id for n in g.members[b]) for a, b in pairwise(order)}
 
 
 def _enter(c: Candidate, node: str, came_from: str, parent: dict[str, str], last: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusebound.analysis.draws import counted
 from fusebound.analysis.group import boundary
 from fusebound.analysis.hazards import hazard
 from fusebound.analysis.recompute import Ways, ways
@@ -40,14 +41,19 @@ _KIND_FLIP = {
     "F601": "register it with fb.register_op",
     "F602": "give it a static size (a mask instead of a selection)",
     "F603": "write the branch as where()",
-    "F606": "draw the random numbers before",
+    "F606": "draw from the default generator, outside branches, with numerics=accurate",
 }
 
 
-def boundary_code(g: Graph, user: UserOp) -> str:
-    """Why a user operator runs through the framework (a code), or "" where kernels can compute it."""
+def boundary_code(g: Graph, user: UserOp, numerics: str = "accurate") -> str:
+    """Why a user operator runs through the framework (a code), or "" where kernels can compute it.
+
+    With `numerics="eager"` random numbers are the framework's.
+    """
     if user.why:
         return user.why
+    if numerics == "eager" and counted(g, user):
+        return "F606"
     if all(spec_of(n.op) is not None for n in g.members[user.name]):
         return ""
     return _KIND_CODE.get(user.kind, "F601")
@@ -64,18 +70,18 @@ def check(c: Candidate, facts: Facts) -> Verdict:
 
 
 def _checks(c: Candidate, facts: Facts) -> Iterator[Verdict | None]:
-    yield _boundary(c)
-    yield _cycle(c)
+    yield _boundary(c, facts.numerics)
+    yield _cycle(c, facts.numerics)
     yield _hazard(c)
     yield _unrelated(c)
     yield _domain(c)
     yield _fine(c, facts)
 
 
-def _boundary(c: Candidate) -> Verdict | None:
+def _boundary(c: Candidate, numerics: str) -> Verdict | None:
     for name in c.users():
         user = c.graph.user[name]
-        code = boundary_code(c.graph, user)
+        code = boundary_code(c.graph, user, numerics)
         if code:
             text = boundary_text(user, code)
             nodes = tuple(n.id for n in c.graph.members[name])
@@ -86,15 +92,17 @@ def _boundary(c: Candidate) -> Verdict | None:
     return None
 
 
-def _cycle(c: Candidate) -> Verdict | None:
-    path = [] if c.acyclic else outside_path(c)
+def _cycle(c: Candidate, numerics: str) -> Verdict | None:
+    path = [] if c.acyclic else outside_path(c, numerics)
     if not path:
         return None
     names = " → ".join(dict.fromkeys(c.label(n) for n in path))
     outside = list(dict.fromkeys(c.graph.node[n].user for n in path if n not in c.nodes))
     text = f"one kernel would have to run before and after what lies between: {names}"
     evidence = (Evidence.bound("operators outside on the path", len(outside), 0, ""),)
-    fixed = next((c.graph.user[u] for u in outside if boundary_code(c.graph, c.graph.user[u])), None)
+    fixed = next(
+        (c.graph.user[u] for u in outside if boundary_code(c.graph, c.graph.user[u], numerics)), None
+    )
     flip = f"fuse {', '.join(outside)} as well"
     if fixed is not None:
         flip = f"none while {fixed.label} runs through the framework"
@@ -156,7 +164,7 @@ def _may_alias(c: Candidate, evidence: tuple[Evidence, ...]) -> Verdict | None:
     """A kernel that replaces an input's content and reads other inputs: legal while they do not overlap."""
     reads, writes = boundary(c.graph, c.nodes)
     written = [m.target for m in c.graph.mutations if m.source in writes]
-    others = [v for v in reads if v in c.graph.input_ids and v not in written]
+    others = [v for v in reads if v in c.graph.input_ids and v not in written and v != c.graph.seed]
     if not written or not others:
         return None
     text = (

@@ -52,6 +52,7 @@ def broadcast(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
 class Builder:
     """Collects values, nodes and user operators; `finish` returns the frozen graph.
 
+    `draws_by_counter` is False where random numbers must come from the framework.
     Primitives are added by `emit` between `begin` and `end` of a user operator. Every primitive's operands
     must already have the element type that the computation uses: `emit("cast", ...)` converts.
     """
@@ -62,9 +63,9 @@ class Builder:
         self.nodes: list[Node] = []
         self.user_ops: list[UserOp] = []
         self.inputs: list[Input] = []
-        self._user: str = ""
         self.subgraphs: dict[str, Graph] = {}
         self.draws_by_counter = True
+        self._user: str = ""
         self._names: set[str] = set()
 
     def unique(self, stem: str) -> str:
@@ -129,7 +130,7 @@ class Builder:
     ) -> str:
         """Add a primitive and return its value's id.
 
-        `shape` is needed by reshape, expand, pad, slice, const and iota; `dtype` by cast, const, iota and by
+        `shape` is needed by reshape, expand, pad, slice, const, iota and random; `dtype` by cast, const, iota and by
         sums whose result is wider than their operand. Raises KeyError for an unknown primitive, ValueError
         for operands that do not fit it.
         """
@@ -145,6 +146,18 @@ class Builder:
     def const(self, value: float | int | bool, dtype: str) -> str:
         """A 0-d constant."""
         return self.emit("const", shape=(), dtype=dtype, value=value)
+
+    def random(self, shape: Sequence[Dim], count: int) -> tuple[str, ...]:
+        """The first `count` (at most 4) words of the random block of the open user operator, which is one draw: the
+        graph's draws are numbered in order, and share its input of kind "seed"."""
+        seed = next((i.value for i in self.inputs if i.kind == "seed"), "")
+        if not seed:
+            name, k = "seed", 0
+            while name in self.values:
+                name, k = f"seed_{k}", k + 1
+            seed = self.input(name, (), "int64", kind="seed", target="torch.default_generator")
+        draw = len({n.user for n in self.nodes if n.op == "random"} - {self._user})
+        return tuple(self.emit("random", seed, shape=shape, draw=draw, word=w) for w in range(count))
 
     def finish(self, outputs: Sequence[str], mutations: Sequence[Mutation] = ()) -> Graph:
         return Graph(
@@ -192,7 +205,7 @@ def infer_shape(
             return (*shapes[0][:dim], *shapes[1], *shapes[0][dim + 1 :])
         case "gather":
             return shapes[1]
-        case "reshape" | "expand" | "pad" | "slice" | "const" | "iota":
+        case "reshape" | "expand" | "pad" | "slice" | "const" | "iota" | "random":
             if given is None:
                 raise ValueError(f"{spec.name} needs a shape")
             if spec.name == "reshape" and prod(map(_hint, given)) != prod(map(_hint, shapes[0])):
@@ -215,6 +228,8 @@ def infer_dtype(spec: OpSpec, dtypes: list[str]) -> str:
         return "bool"
     if spec.name in ("argmax", "argmin"):
         return "int64"
+    if spec.cls == "random":
+        return "int32"
     if spec.name == "where":
         return _same(spec, dtypes[1:])
     if spec.cls == "gather":

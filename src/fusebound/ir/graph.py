@@ -89,7 +89,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A graph input. `kind`: "user", "param", "buffer" or "const"; `target` names it in the user's code."""
+    """A graph input. `kind`: "user", "param", "buffer" or "const"; `target` names it in the user's code.
+
+    One input may be of kind "seed": an int64 that the runtime draws anew at every call, from which the primitive
+    `random` derives its numbers (docs/random.md)."""
 
     value: str
     kind: str
@@ -228,6 +231,11 @@ class Graph:
     @cached_property
     def input_ids(self) -> tuple[str, ...]:
         return tuple(i.value for i in self.inputs)
+
+    @cached_property
+    def seed(self) -> str:
+        """The input of kind "seed", or "" where nothing is drawn by counter."""
+        return next((i.value for i in self.inputs if i.kind == "seed"), "")
 
     @cached_property
     def key(self) -> str:

@@ -69,6 +69,9 @@ def _table() -> dict[str, OpSpec]:
     many("slice_scatter", "move", 2, attrs=("dim", "start", "step"), flops=0)
 
     many("gather index_select", "gather", 2, attrs=("dim",), flops=2)
+
+    # Ten rounds of two multiplications on half as many lanes each.
+    many("random", "random", 1, attrs=("draw", "word"), flops=130)
     return {s.name: s for s in specs}
 
 

@@ -47,6 +47,8 @@ _KINDS: dict[str, tuple[str, Callable[[Attr], bool]]] = {
     "step": ("a number", _is_number),
     "value": ("a number", _is_number),
     "user": ("True or False", _is_bool),
+    "draw": ("an int", _is_int),
+    "word": ("an int", _is_int),
 }
 
 
@@ -80,6 +82,10 @@ def _range_faults(g: Graph, n: Node, key: str, a: Attr) -> Iterator[str]:
         yield f"lo has {len(a)} entries for rank {rank}"
     if key == "dim" and n.op == "iota" and not 0 <= cast(int, a) < max(len(g.values[n.out].shape), 1):
         yield f"iota's dim {a} is no axis of its result"
+    if key == "word" and a not in (0, 1, 2, 3):
+        yield f"{n.op} has the words 0 to 3, not {a!r}"
+    if key == "draw" and isinstance(a, int) and not 0 <= a < 1 << 32:
+        yield f"{n.op}'s draw {a} is no 32-bit number"
     if key in ("start", "step") and n.op != "iota" and not _is_int(a):
         yield f"{n.op}'s {key} must be an int, not {a!r}"
     if key == "step" and n.op != "iota" and isinstance(a, int) and a < 1:
@@ -96,6 +102,8 @@ def dtype_faults(g: Graph, n: Node) -> Iterator[str]:
         yield f"where chooses by {dtypes[0]}, not bool"
     if n.op in ("gather", "index_select") and not DTYPES[dtypes[1]].is_int:
         yield f"{n.op} indexes by {dtypes[1]}, not an integer type"
+    if n.op == "random" and dtypes[0] != "int64":
+        yield f"{n.op} is keyed by {dtypes[0]}, not int64"
     if n.op in _GIVEN_DTYPE:
         return
     try:
@@ -168,6 +176,10 @@ def _cat(n: Node, shapes: list[Shape], out: Shape) -> str:
     return "" if len(rest) == 1 else f"only axis {dim} may differ"
 
 
+def _random(n: Node, shapes: list[Shape], out: Shape) -> str:
+    return "" if shapes[0] == () else "the seed is 0-d"
+
+
 def _gather(n: Node, shapes: list[Shape], out: Shape) -> str:
     return "" if len(shapes[0]) == len(shapes[1]) else "source and index have one rank"
 
@@ -179,4 +191,5 @@ _FITS: dict[str, Callable[[Node, list[Shape], Shape], str]] = {
     "pad": _pad,
     "cat": _cat,
     "gather": _gather,
+    "random": _random,
 }

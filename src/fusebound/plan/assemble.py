@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusebound.analysis.alias import is_move
+from fusebound.analysis.draws import counted
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.liveness import peak_bytes
 from fusebound.analysis.roofline import (
@@ -100,7 +101,7 @@ class Assembly:
         users = self.groups.names(i)
         busy = busy_users(g, nodes)
         inputs, outputs = boundary(g, nodes)
-        kernel = len(busy) > 1 or self._worth_a_kernel(nodes)
+        kernel = len(busy) > 1 or self._draws(busy, outputs) or self._worth_a_kernel(nodes)
         if kernel:
             us = kernel_cost(g, nodes, target, unify(g, nodes)).total
             after = kernel_traffic(g, nodes).total

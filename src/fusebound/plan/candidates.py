@@ -35,9 +35,9 @@ class Roles:
         return user not in self.views and user not in self.boundaries
 
 
-def roles(g: Graph) -> Roles:
+def roles(g: Graph, numerics: str = "accurate") -> Roles:
     """Classify the user operators of a graph."""
-    boundaries = {u.name: code for u in g.user_ops if (code := boundary_code(g, u))}
+    boundaries = {u.name: code for u in g.user_ops if (code := boundary_code(g, u, numerics))}
     views = frozenset(u.name for u in g.user_ops if u.name not in boundaries and is_view(g, u))
     return Roles(views, boundaries)
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import pairwise
 
+from fusebound.analysis.draws import generator_order
 from fusebound.ir.graph import Graph
 
 
 class Contracted:
-    """User operators contracted to groups. Group ids are indices of user operators."""
+    """User operators contracted to groups. Group ids are indices of user operators.
 
-    def __init__(self, g: Graph) -> None:
+    Operators that move the framework's generator keep their order, as if each fed the next.
+    """
+
+    def __init__(self, g: Graph, numerics: str = "accurate") -> None:
         self.g = g
         self.users: dict[int, list[int]] = {i: [i] for i in range(len(g.user_ops))}
         self.nodes: dict[int, frozenset[str]] = {}
@@ -27,6 +32,9 @@ class Contracted:
                 if p is not None and p.user != n.user:
                     self.succ[self.index[p.user]].add(here)
                     self.pred[here].add(self.index[p.user])
+        for a, b in pairwise(generator_order(g, numerics)):
+            self.succ[self.index[a]].add(self.index[b])
+            self.pred[self.index[b]].add(self.index[a])
         self.order = sorted(self.users, key=lambda i: self._first(i))
         self.at = {i: k for k, i in enumerate(self.order)}
 

@@ -75,7 +75,7 @@ class Search:
         if len(kept) == len(merged):
             return False
         members = [self.groups.users[i] for i in kept]
-        self.groups = Contracted(self.g)
+        self.groups = Contracted(self.g, self.facts.numerics)
         for users in members:
             self.groups.merge(users)
         self.refused.clear()

@@ -21,6 +21,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
+from fusebound.capture.decompose import DROPOUT, eager_dropout
+from fusebound.capture.draws import makes_own_memory, own_memory
+from fusebound.capture.fxnodes import target_name
+from fusebound.capture.replay import resolve
 from fusebound.verify.call import Capture, Leaf, program_of
 from fusebound.verify.extended_ops import OPS, Wide, round_to
 
@@ -47,7 +51,10 @@ class Extended:
         with warnings.catch_warnings():
             # Decomposing warns of the framework's own internals.
             warnings.simplefilter("ignore")
-            self._program = source.run_decompositions()
+            table = torch.export.default_decompositions()
+            table.update(DROPOUT)
+            with eager_dropout():
+                self._program = source.run_decompositions(table)
         self._given = _keys(source)
 
     def __call__(self, leaves: Sequence[Leaf]) -> tuple[list[Any], dict[int, Any]]:
@@ -110,6 +117,8 @@ class _Interpreter(torch.fx.Interpreter):
         packet = n.target._schema.name.removeprefix("aten::")
         if packet == "_assert_tensor_metadata":
             return None
+        if torch.Tag.nondeterministic_seeded in n.target.tags:
+            return _drawn(n, n.target, args, kwargs)
         rule = OPS.get(f"{packet}.{n.target._overloadname}") or OPS.get(packet)
         if rule is None:
             raise NoReference(f"no long double form of aten.{packet}")
@@ -121,6 +130,25 @@ class _Interpreter(torch.fx.Interpreter):
             return _typed(rule(*args, **kwargs), n)
         except (TypeError, NotImplementedError) as why:
             raise NoReference(f"no long double form of aten.{packet}: {why}") from why
+
+
+def _drawn(n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
+    """A draw in the program's own types, through the framework; one over an empty tensor in the tensor's order."""
+    first = n.args[0] if n.args else None
+    name = target_name(op)
+    if makes_own_memory(n, name) and isinstance(first, torch.fx.Node) and "empty" in str(first.target):
+        target, args, kwargs, _ = own_memory(n, name, "")
+        return _typed(_wide(resolve(target)(*args, **kwargs)), n)
+
+    def narrow(of: Any, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        wide = value.astype(np.float64) if value.dtype == np.longdouble else value
+        return torch.from_numpy(np.ascontiguousarray(wide)).to(_dtype(of))
+
+    dtype = {"dtype": _dtype(n)} if any(a.name == "dtype" for a in op._schema.arguments) else {}
+    made = op(*(narrow(a, v) for a, v in zip(n.args, args, strict=True)), **{**kwargs, **dtype})
+    return _typed(pytree.tree_map_only(torch.Tensor, _wide, made), n)
 
 
 def _dtype(n: Any) -> torch.dtype | None:

@@ -301,6 +301,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "index_select": lambda x, dim, index: np.take(x, index, axis=dim),
     "gather": _gather,
     "embedding": lambda w, index, *rest: w[index],
+    "empty": lambda size, *, dtype=None: np.zeros(tuple(size)),
+    "empty_permuted": lambda size, order, *, dtype=None: np.zeros(tuple(size)),
     "full": _filled,
     "scalar_tensor": lambda value, *, dtype=None: np.asarray(_number(value)),
     "full_like": lambda x, value, *, dtype=None: np.full(x.shape, _number(value)),

@@ -9,6 +9,7 @@ import torch.fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils import _pytree as pytree
 
+from fusebound.capture.draws import argument, switched_off
 from fusebound.verify.exact import rounds
 
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
@@ -93,7 +94,7 @@ class WideInterpreter(torch.fx.Interpreter):
             return args[0].copy_(_for_storage(n, args[1]))
         if name == "aten::view" and op._overloadname == "dtype":
             return self._in_user_types(n, op)
-        if torch.Tag.nondeterministic_seeded in op.tags and not _switched_off(op, args, kwargs):
+        if torch.Tag.nondeterministic_seeded in op.tags and not switched_off(op, args, kwargs):
             if name in _DROPOUTS:
                 return _dropout(n, op, args)
             return self._in_user_types(n, op)
@@ -115,7 +116,13 @@ class WideInterpreter(torch.fx.Interpreter):
             narrow[id(made)] = (made, value)
             return made
 
-        result = op(*torch.fx.map_arg(n.args, demote), **torch.fx.map_arg(n.kwargs, demote))
+        kwargs: dict[str, Any] = torch.fx.map_arg(n.kwargs, demote)  # pyright: ignore[reportAssignmentType]
+        if (
+            any(a.name == "dtype" for a in op._schema.arguments)
+            and argument(op, "dtype", n.args, n.kwargs) is None
+        ):
+            kwargs = {**kwargs, "dtype": user_dtype(n)}  # the default type is the oracle's
+        result = op(*torch.fx.map_arg(n.args, demote), **kwargs)
         if op._schema.is_mutable:
             for made, value in narrow.values():
                 value.copy_(made)
@@ -164,21 +171,6 @@ def _wide_dtype_argument(n: torch.fx.Node, op: OpOverload, args: Any, kwargs: An
 def _is_factory(op: OpOverload) -> bool:
     name = op._schema.name.removeprefix("aten::")
     return name.endswith("_like") or name.startswith("new_")
-
-
-def _argument(op: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
-    for i, a in enumerate(op._schema.arguments):
-        if a.name == name:
-            return kwargs.get(name, args[i] if i < len(args) else a.default_value)
-    return None
-
-
-def _switched_off(op: OpOverload, args: Any, kwargs: Any) -> bool:
-    """Whether an operator that can draw random numbers draws none in this call."""
-    if _argument(op, "dropout_p", args, kwargs) == 0.0:
-        return True
-    flags = ("train", "training")
-    return any(_argument(op, f, args, kwargs) is False for f in flags)
 
 
 def _dropout(n: torch.fx.Node, op: OpOverload, args: Any) -> torch.Tensor:

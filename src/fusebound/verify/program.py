@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils import _pytree as pytree
 from fusebound.analysis.tau import Tau
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.compare import Comparer, Output, is_double
+from fusebound.verify.draws import CountedDraws
 from fusebound.verify.exact import transcendentals
 from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.oracle import Reference, reference
@@ -70,12 +72,19 @@ class Program:
 
     def eager(self, seed: int) -> Outcome:
         """Run the user's function; inputs hold their values again afterwards."""
-        return self._run(self._eager, seed)
+        return self._run(self._eager, seed, self._same_draws(exact=False))
 
-    def _run(self, fn: Callable[..., object], seed: int) -> Outcome:
+    def _same_draws(self, *, exact: bool) -> AbstractContextManager[object]:
+        """Where the built program draws by counter, what follows draws the same numbers."""
+        expected = getattr(self._exe, "counted_draws", 0)
+        return CountedDraws(expected, exact=exact) if expected else nullcontext()
+
+    def _run(
+        self, fn: Callable[..., object], seed: int, drawing: AbstractContextManager[object] | None = None
+    ) -> Outcome:
         torch.manual_seed(seed)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), drawing or nullcontext():
                 flat = pytree.tree_leaves(fn(*self._args, **self._kwargs))
         except Exception as error:
             self._before.restore()
@@ -104,14 +113,17 @@ class Program:
         missing."""
         torch.manual_seed(seed)
         try:
-            exact = reference(self._captured, self.leaves)
+            with self._same_draws(exact=True):
+                exact = reference(self._captured, self.leaves)
         except Exception as why:
             return Reference(eager.outputs, ()), f"no fp64 reference, compared with eager: {_first_line(why)}"
         if not any(is_double(v) for v in (*eager.outputs, *eager.changed.values())):
             return exact, ""
         try:
             self._extended = self._extended or Extended(self._captured)
-            outputs, changed = self._extended(self.leaves)
+            torch.manual_seed(seed)
+            with self._same_draws(exact=True):
+                outputs, changed = self._extended(self.leaves)
         except NoReference as why:
             return exact, f"no reference wider than float64, compared with eager: {_first_line(why)}"
         wide = {i: split(v) for i, v in changed.items()}
@@ -142,7 +154,8 @@ class Program:
         found: list[Reference] = []
         for i in range(_SHAKES):
             torch.manual_seed(seed)
-            found.append(reference(self._captured, self.leaves, torch.Generator().manual_seed(seed + i)))
+            with self._same_draws(exact=True):
+                found.append(reference(self._captured, self.leaves, torch.Generator().manual_seed(seed + i)))
         return found
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from fusebound.engine.compile import EagerNotice, Options, compile
+from fusebound.verify.draws import CountedDraws
 
 OPTIONS = Options(expected_calls=10**9, hardware="cpu-avx512")
 
@@ -35,7 +37,7 @@ def running(x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("fn", [update, momentum, dropped])
 def test_every_call_happens_once(fn: Callable[..., Any]) -> None:
-    compiled = compile(fn, OPTIONS)
+    compiled = compile(fn, replace(OPTIONS, numerics="eager"))
     x, y = torch.randn(200, 300), torch.randn(200, 300)
     for _ in range(3):
         mine, theirs = (x.clone(), y.clone()), (x.clone(), y.clone())
@@ -46,6 +48,21 @@ def test_every_call_happens_once(fn: Callable[..., Any]) -> None:
         want = fn(*theirs)
         assert torch.equal(torch.get_rng_state(), state)
         torch.testing.assert_close((got, *mine), (want, *theirs))
+
+
+def test_every_call_draws_one_seed() -> None:
+    """Measuring at the first call does not move the generator, whatever the call draws by counter."""
+    compiled = compile(dropped, OPTIONS)
+    x, y = torch.randn(200, 300), torch.randn(200, 300)
+    torch.manual_seed(3)
+    results = [compiled(x, y) for _ in range(3)]
+    state = torch.get_rng_state()
+    torch.manual_seed(3)
+    for result in results:
+        with CountedDraws(1):
+            torch.testing.assert_close(result, dropped(x, y))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.equal(results[0], results[1])
 
 
 def test_columns_that_are_written() -> None:

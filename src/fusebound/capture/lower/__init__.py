@@ -18,6 +18,7 @@ from fusebound.capture.lower import loss as _loss
 from fusebound.capture.lower import move as _move
 from fusebound.capture.lower import norm as _norm
 from fusebound.capture.lower import pointwise as _pointwise
+from fusebound.capture.lower import random as _random
 from fusebound.capture.lower import reduce as _reduce
 from fusebound.capture.lower import shift as _shift
 from fusebound.capture.lower import softmax as _softmax
@@ -25,7 +26,7 @@ from fusebound.capture.lower import statistic as _statistic
 from fusebound.capture.lower.context import LOWERINGS, Ctx, T, Unlowered, lowering
 
 FAMILIES = (
-    _activation, _arithmetic, _create, _foreach, _gather, _loss, _move, _norm, _pointwise, _reduce, _shift,
+    _activation, _arithmetic, _create, _foreach, _gather, _loss, _move, _norm, _pointwise, _random, _reduce, _shift,
     _softmax, _statistic,
 )  # fmt: skip
 """Importing a family registers its lowerings."""

@@ -144,7 +144,7 @@ def kind_of(nodes: Iterable[Node]) -> OpClass:
     """The strongest class among the primitives of a composite (an expanded constant is computed)."""
     ops = [n.op for n in nodes]
     classes = {OPS[op].cls for op in ops if op != "const"}
-    for cls in ("gather", "reduce", "pointwise"):
+    for cls in ("random", "gather", "reduce", "pointwise"):
         if cls in classes:
             return cls
     return "pointwise" if "const" in ops else "move"

@@ -153,6 +153,14 @@ class Ctx:
         id = self.builder.emit("iota", shape=shape, dtype=dtype_name(dtype), dim=dim, start=start, step=step)
         return T(id, self)
 
+    def random(self, shape: Sequence[int], count: int) -> list[T]:
+        """`count` words (int32) of the next draw's random block, for every element of a shape."""
+        if not self.builder.draws_by_counter:
+            raise Unlowered("random numbers beside a branch that draws some", "F606")
+        if not prod(shape):
+            raise Unlowered("random numbers for no element", "F606")
+        return [T(id, self) for id in self.builder.random(shape, count)]
+
     # -- element types
 
     def cast(self, x: T, dtype: torch.dtype, *, user: bool = False) -> T:

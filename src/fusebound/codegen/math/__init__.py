@@ -33,6 +33,7 @@ from fusebound.codegen.math.convert import (
     store_convert,
 )
 from fusebound.codegen.math.integers import FLAG_ZERO_DIVISION
+from fusebound.codegen.math.philox import word as random_word
 from fusebound.errors import BuildError
 from fusebound.ir.dtypes import DTYPES
 
@@ -42,6 +43,7 @@ __all__ = [
     "compute_type",
     "convert",
     "load_convert",
+    "random_word",
     "round_to",
     "storage_type",
     "store_convert",
