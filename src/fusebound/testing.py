@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from fusebound.ir.names import find
+from fusebound.ir.names import locate
 
 if TYPE_CHECKING:
     from fusebound.target.target import Target
@@ -37,10 +37,10 @@ def assert_fused(
         hardware=hardware,
         expected_calls=expected_calls,
     )
-    names = [find(made.graph, name).name for name in operators]
-    for a, b in pairwise(names):
-        group = made.group_of[a]
-        if group.is_kernel and made.group_of[b] is group:
+    found = [locate(made.graph, name) for name in operators]
+    groups = [made.at(path).group_of[u.name] for path, u in found]
+    for (one, a), (two, b) in pairwise(zip(groups, operators, strict=True)):
+        if one.is_kernel and one is two:
             continue
         veto = made.why(a, b).judgement.first
         reason = (

@@ -26,7 +26,7 @@ STAGES = {"tile": "source", "llvm": "llvm", "asm": "asm"}
 def command(options: Options, model: str, group: str | None, what: str) -> None:
     """Show the kernels that fusebound generates for MODEL: your operators as comments, and the order of each sum."""
     session = Session(model, options)
-    ids = [g.id for g in session.plan.groups if g.is_kernel]
+    ids = [g.id for g in session.plan.kernels]
     if group is not None and group not in ids:
         hint = f"kernels: {', '.join(ids)}" if ids else "this plan has no kernel"
         raise UsageError(f"there is no kernel `{group}`", where="--group", hint=hint, code="E101")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -32,24 +33,28 @@ def command(options: Options, model: str, operator: str | None, gate: str | None
     chosen = list(_matching(plan, operator, gate, code))
     emit(
         options.format,
-        text=lambda console: _show(console, chosen, len(plan.decisions)),
+        text=lambda console: _show(console, chosen, sum(len(p.decisions) for _, p in plan.everywhere())),
         data=lambda: [_record(d) for d in chosen],
         rows=lambda: _rows(chosen),
     )
 
 
 def _matching(plan: Plan, operator: str | None, gate: str | None, code: str | None) -> Iterator[Decision]:
-    from fusebound.ir.names import find
+    """The decisions of the plan, then those of its subgraphs, whose operators are called `cond.true/mul`."""
+    from fusebound.ir.names import locate
 
-    name = find(plan.graph, operator).name if operator else None
-    for d in plan.decisions:
-        if name is not None and name not in (d.a, d.b):
+    path, about = locate(plan.graph, operator) if operator else ((), None)
+    for prefix, p in plan.everywhere():
+        if about is not None and p is not plan.at(path):
             continue
-        if gate is not None and bool(getattr(d.judgement, gate)):
-            continue
-        if code is not None and code.upper() not in d.judgement.codes:
-            continue
-        yield d
+        for d in p.decisions:
+            if about is not None and about.name not in (d.a, d.b):
+                continue
+            if gate is not None and bool(getattr(d.judgement, gate)):
+                continue
+            if code is not None and code.upper() not in d.judgement.codes:
+                continue
+            yield replace(d, a=prefix + d.a, b=prefix + d.b)
 
 
 def _show(console: Console, decisions: list[Decision], judged: int) -> None:

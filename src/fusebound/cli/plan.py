@@ -53,8 +53,9 @@ def _show(console: Console, report: Report, plan: Plan, shown: int) -> None:
     from fusebound.report import tables, units
 
     tables.show(console, report)
-    if plan.cuts:
+    cuts = [c for _, p in plan.everywhere() for c in p.cuts]
+    if cuts:
         console.print()
-        console.print(tables.cuts(plan.cuts, shown))
-    judged = units.count(len(plan.decisions), "candidate")
+        console.print(tables.cuts(cuts, shown))
+    judged = units.count(sum(len(p.decisions) for _, p in plan.everywhere()), "candidate")
     console.print(f"\n {judged} judged, {units.percent(plan.gap)} above the lower bound")

@@ -33,7 +33,7 @@ def build(plan: Plan, captured: Captured, *, target: Target | None = None, threa
             p.graph, g.nodes, machine, name=kernel_name(g.users, g.id), numerics=plan.numerics,
             cache_dir=_cache(),
         )
-        for p in plan.everywhere()
+        for _, p in plan.everywhere()
         for g in p.groups
         if g.is_kernel
     }  # fmt: skip
@@ -58,11 +58,14 @@ def _show(plan: Plan, kernels: dict[str, Kernel]) -> None:
         f"fusebound: {plan.graph.name}: {len(kernels)} kernels of {len(plan.groups)} steps, {plan.policy}"
     ]
     if level >= 2:
-        lines += [f"  {g.id} {g.kind}: {', '.join(g.users)} ({g.predicted_us:.1f} µs)" for g in plan.groups]
+        steps = [g for _, p in plan.everywhere() for g in p.groups]
+        lines += [f"  {g.id} {g.kind}: {', '.join(g.users)} ({g.predicted_us:.1f} µs)" for g in steps]
     if level >= 3:
-        for d in plan.decisions:
-            codes = " ".join(d.judgement.codes)
-            lines.append(f"  {'fused ' if d.accepted else 'refused'} {d.a} + {d.b}: {codes}")
+        for prefix, p in plan.everywhere():
+            for d in p.decisions:
+                codes = " ".join(d.judgement.codes)
+                verb = "fused " if d.accepted else "refused"
+                lines.append(f"  {verb} {prefix}{d.a} + {prefix}{d.b}: {codes}")
     for k in kernels.values():
         lines += [k.source] if level >= 4 else []
         lines += [k.llvm] if level >= 5 else []

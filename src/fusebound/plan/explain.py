@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from fusebound.analysis.space import Refusal
 from fusebound.errors import UsageError
 from fusebound.gates.base import Facts, Verdict
 from fusebound.gates.decide import Judgement
+from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, UserOp
-from fusebound.ir.names import find
+from fusebound.ir.names import locate
 from fusebound.plan.candidates import roles, with_views
 from fusebound.plan.plan import Group, Plan
 from fusebound.plan.simulated import judge_simulated, simulator
@@ -70,19 +72,30 @@ class Why:
 
 
 def can_fuse(g: Graph, a: str, b: str, facts: Facts) -> Why:
-    """Judge two user operators of a graph alone, with the views between them. Raises UsageError for unknown names."""
-    first, second = _pair(g, a, b)
+    """Judge two user operators of a graph alone, with the views between them. Raises UsageError for unknown names.
+
+    Operators of a subgraph are judged there; where one stands outside, control flow stands for the other.
+    """
+    path, first, second = _pair(g, a, b)
+    for name in path:
+        g = g.subgraphs[name]
+    if first is second:
+        return _judged(g, facts, first, second, _nodes(g, first), frozenset(), {}, None)
     return _judged(g, facts, first, second, _nodes(g, first), _nodes(g, second), {}, None)
 
 
 def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
-    """Judge two user operators in a plan: the pair where it is fused, else the merge of their groups."""
+    """Judge two user operators in a plan: the pair where it is fused, else the merge of their groups; in subgraphs as
+    `can_fuse` does."""
+    path, first, second = _pair(plan.graph, a, b)
+    plan = plan.at(path)
     g = plan.graph
-    first, second = _pair(g, a, b)
     facts = Facts(
         target or _target(plan.target), plan.numerics, plan.tau, plan.expected_calls, plan.policy, plan.rules
     )
     one, two = plan.group_of[first.name], plan.group_of[second.name]
+    if first is second:
+        return _judged(g, facts, first, second, frozenset(one.nodes), frozenset(), _owners(plan, one), False)
     if one is two and one.is_kernel:
         split = _split(g, one, second)
         return _judged(g, facts, first, second, *split, _owners(plan, one), True)
@@ -96,12 +109,28 @@ def _target(name: str) -> Target:
     return get(name)
 
 
-def _pair(g: Graph, a: str, b: str) -> tuple[UserOp, UserOp]:
-    first, second = find(g, a), find(g, b)
-    if first.name == second.name:
+def _pair(g: Graph, a: str, b: str) -> tuple[tuple[str, ...], UserOp, UserOp]:
+    """Two operators in the innermost graph around both, and the names of the subgraphs around that.
+
+    An operator further inside is stood for by the control flow that runs it: the same one for two branches of it.
+    """
+    (path_a, first), (path_b, second) = locate(g, a), locate(g, b)
+    if path_a == path_b and first.name == second.name:
         raise UsageError(f"{first.label} is one operator; name two", where=f"{a}, {b}")
+    path = tuple(x for x, _ in takewhile(lambda p: p[0] == p[1], zip(path_a, path_b, strict=False)))
+    for name in path:
+        g = g.subgraphs[name]
+    first, second = (
+        _runner(g, where[len(path)]) if len(where) > len(path) else u
+        for where, u in ((path_a, first), (path_b, second))
+    )
     order = {u.name: i for i, u in enumerate(g.user_ops)}
-    return (first, second) if order[first.name] < order[second.name] else (second, first)
+    return (path, first, second) if order[first.name] < order[second.name] else (path, second, first)
+
+
+def _runner(g: Graph, subgraph: str) -> UserOp:
+    """The operator that runs a subgraph."""
+    return next(u for u in g.user_ops if (c := control(g, u)) is not None and subgraph in c.subgraphs)
 
 
 def _nodes(g: Graph, u: UserOp) -> frozenset[str]:
@@ -123,6 +152,6 @@ def _judged(
     g: Graph, facts: Facts, a: UserOp, b: UserOp, one: frozenset[str], two: frozenset[str],
     owner: dict[str, frozenset[str]], fused: bool | None,
 ) -> Why:  # fmt: skip
-    c = with_views(g, roles(g), one, two, owner)
+    c = with_views(g, roles(g, facts.numerics), one, two, owner)
     judgement = judge_simulated(c, facts, simulator(None), always=not isinstance(c.space, Refusal))
     return Why(a, b, judgement, c.saved_bytes, c.users(), fused)

@@ -116,13 +116,14 @@ class Plan:
     @property
     def kernels(self) -> tuple[Group, ...]:
         """The groups that are kernels, those of subgraphs after the others."""
-        return tuple(g for p in self.everywhere() for g in p.groups if g.is_kernel)
+        return tuple(g for _, p in self.everywhere() for g in p.groups if g.is_kernel)
 
-    def everywhere(self) -> Iterator[Plan]:
-        """The plan itself and those of all subgraphs below it."""
-        yield self
-        for p in self.nested.values():
-            yield from p.everywhere()
+    def everywhere(self, prefix: str = "") -> Iterator[tuple[str, Plan]]:
+        """The plan itself and those of all subgraphs below it, each with what stands before the names of its
+        operators: nothing, or `cond.true/`."""
+        yield prefix, self
+        for name, p in self.nested.items():
+            yield from p.everywhere(f"{name}/")
 
     def at(self, path: Sequence[str]) -> Plan:
         """The plan of a subgraph, by the names of the subgraphs around it, outermost first."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.traffic import by_level, kernel_traffic, user_traffic
 from fusebound.gates.pages import title
+from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.cost import user_op_us
 from fusebound.plan.plan import Cut, Group, Plan
@@ -17,11 +18,17 @@ from fusebound.target.target import Target
 LEVELS = ("register", "l2", "l3", "dram")
 UNPLACED = "F000"
 
+Work = tuple[Graph, UserOp]
+"""An operator and the graph that it is in."""
+
 
 def report_of(plan: Plan, target: Target, *, model: str) -> Report:
-    """What is known of a plan before it is built. `target` is the record that the plan was made for."""
-    graph = plan.graph
-    rows = tuple(_row(graph, group, target) for group in plan.groups)
+    """What is known of a plan before it is built. `target` is the record that the plan was made for.
+
+    Operators, launches and bytes count both branches of control flow and one round of a loop; the predicted times of
+    the whole count the dearer branch.
+    """
+    rows = tuple(_rows(plan, target))
     return Report(
         model=model,
         graph_key=plan.graph_key,
@@ -29,8 +36,8 @@ def report_of(plan: Plan, target: Target, *, model: str) -> Report:
         numerics=plan.numerics,
         target=target.name,
         calibrated=target.calibrated,
-        operators=len(_working(graph, graph.user)),
-        views=len(graph.user_ops) - len(_working(graph, graph.user)),
+        operators=sum(len(_working(p.graph, p.graph.user)) for _, p in plan.everywhere()),
+        views=sum(is_view(p.graph, u) for _, p in plan.everywhere() for u in p.graph.user_ops),
         launches_before=sum(r.launches_before for r in rows),
         launches_after=sum(r.launches_after for r in rows),
         levels=_sum_levels(r.levels for r in rows),
@@ -42,6 +49,15 @@ def report_of(plan: Plan, target: Target, *, model: str) -> Report:
         shares=_shares(plan, target),
         remainders=_remainders(plan, target),
     )
+
+
+def _rows(plan: Plan, target: Target) -> Iterator[GroupRow]:
+    """The groups in order, those of subgraphs after the operator that runs them."""
+    for group in plan.groups:
+        yield _row(plan.graph, group, target)
+        c = control(plan.graph, plan.graph.user[group.users[0]])
+        for name in c.subgraphs if c is not None else ():
+            yield from _rows(plan.nested[name], target)
 
 
 def _working(graph: Graph, names: Iterable[str]) -> list[UserOp]:
@@ -58,7 +74,7 @@ def _row(graph: Graph, group: Group, target: Target) -> GroupRow:
     working = _working(graph, group.users)
     shown = working or [graph.user[n] for n in group.users]
     launches = len(working)
-    levels = _levels(graph, group, working, target)
+    levels = _levels(graph, group, [u for u in working if control(graph, u) is None], target)
     return GroupRow(
         id=group.id,
         kind=group.kind,
@@ -108,16 +124,19 @@ def _sum_levels(rows: Iterable[tuple[LevelBytes, ...]]) -> tuple[LevelBytes, ...
 
 
 def _shares(plan: Plan, target: Target) -> Shares:
-    graph = plan.graph
-    inside = {u.name for g in plan.groups if fused(graph, g) for u in _working(graph, g.users)}
-    every = _working(graph, graph.user)
-    chosen = [u for u in every if u.name in inside]
+    every: list[Work] = []
+    chosen: list[Work] = []
+    for _, p in plan.everywhere():
+        for group in p.groups:
+            work = [(p.graph, u) for u in _working(p.graph, group.users) if control(p.graph, u) is None]
+            every += work
+            chosen += work if fused(p.graph, group) else []
     time = _part(
-        sum(user_op_us(graph, u, target) for u in chosen), sum(user_op_us(graph, u, target) for u in every)
+        sum(user_op_us(g, u, target) for g, u in chosen), sum(user_op_us(g, u, target) for g, u in every)
     )
     return Shares(
         operators=_part(len(chosen), len(every)),
-        bytes=_part(_moved(graph, chosen), _moved(graph, every)),
+        bytes=_part(_moved(chosen), _moved(every)),
         time=time,
         limit=1 / (1 - time) if time < 1 else None,
     )
@@ -127,21 +146,23 @@ def _part(some: float, whole: float) -> float:
     return some / whole if whole else 0.0
 
 
-def _moved(graph: Graph, users: list[UserOp]) -> int:
-    return sum(user_traffic(graph, u).total for u in users)
+def _moved(work: list[Work]) -> int:
+    return sum(user_traffic(g, u).total for g, u in work)
 
 
 def _remainders(plan: Plan, target: Target) -> tuple[Remainder, ...]:
     """Operators outside every fused kernel, the dearest first, each with the first reason that applies."""
-    graph = plan.graph
-    alone = [u for g in plan.groups if not fused(graph, g) for u in _working(graph, g.users)]
     found: list[Remainder] = []
-    for u in alone:
-        code, message = _reason(plan, u)
-        if plan.group_of[u.name].is_kernel:
-            message = f"a kernel by itself: {message}"
-        moved = user_traffic(graph, u).total
-        found.append(Remainder(u.label, moved, user_op_us(graph, u, target), code, message))
+    for _, p in plan.everywhere():
+        graph = p.graph
+        for u in (u for g in p.groups if not fused(graph, g) for u in _working(graph, g.users)):
+            code, message = _reason(p, u)
+            if p.group_of[u.name].is_kernel:
+                message = f"a kernel by itself: {message}"
+            moved, us = user_traffic(graph, u).total, user_op_us(graph, u, target)
+            if control(graph, u) is not None:
+                moved, us = 0, target.framework_us  # what it runs is listed itself
+            found.append(Remainder(u.label, moved, us, code, message))
     return tuple(sorted(found, key=lambda r: -r.predicted_us))
 
 
