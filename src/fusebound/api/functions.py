@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fusebound.api.origin import recall, remember
 from fusebound.ir.graph import Graph
 from fusebound.plan.plan import Plan
+from fusebound.settings import current
 from fusebound.target.target import Target
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def plan(
     numerics: str = "accurate",
     hardware: str | Target = "host",
     tau: Bound = None,
-    expected_calls: int = 1000,
+    expected_calls: int | None = None,
     rules: Ruling = None,
 ) -> Plan:
     """Decide the fusion boundaries of a graph.
@@ -59,8 +60,9 @@ def plan(
     `numerics` is "accurate" (error against fp64 no worse than eager's) or "eager" (every rounding point
     kept); `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|: a number in the
     outputs' unit, or a mapping of "absolute", "relative" and "ulp"; the time to compile must pay over
-    `expected_calls`; `rules` is the path of a rules file or a mapping of the same form (docs/gates.md). Raises
-    UsageError for an unknown policy, numerics or target, FormatError for rules that cannot be read.
+    `expected_calls` (FB_EXPECTED_CALLS, else 1000); `rules` is the path of a rules file or a mapping of the same
+    form (docs/gates.md). Raises UsageError for an unknown policy, numerics or target, FormatError for rules that
+    cannot be read.
     """
     from fusebound.analysis.tau import Tau
     from fusebound.gates.rules import rules_of
@@ -72,7 +74,7 @@ def plan(
         policy=policy,
         numerics=numerics,
         tau=Tau.of(tau),
-        expected_calls=expected_calls,
+        expected_calls=current(expected_calls=expected_calls).expected_calls,
         rules=rules_of(rules),
     )
 
@@ -95,7 +97,7 @@ def can_fuse(
     numerics: str = "accurate",
     hardware: str | Target = "host",
     tau: Bound = None,
-    expected_calls: int = 1000,
+    expected_calls: int | None = None,
     rules: Ruling = None,
 ) -> Why:
     """The four gates for two operators of a graph, outside any plan; true if all of them allow it.
@@ -107,7 +109,8 @@ def can_fuse(
     from fusebound.gates.rules import rules_of
     from fusebound.plan.explain import can_fuse as judge
 
-    facts = Facts(_target(hardware), numerics, Tau.of(tau), expected_calls, policy, rules_of(rules))
+    calls = current(expected_calls=expected_calls).expected_calls
+    facts = Facts(_target(hardware), numerics, Tau.of(tau), calls, policy, rules_of(rules))
     return judge(graph, a, b, facts)
 
 

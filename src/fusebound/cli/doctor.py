@@ -77,6 +77,8 @@ def lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield label, " ".join(map(str, parts))
             case bool():
                 yield label, "yes" if value else "no"
+            case float():
+                yield label, f"{value:.2f}"
             case _:
                 yield label, str(value)
 

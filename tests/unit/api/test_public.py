@@ -110,6 +110,15 @@ def test_compile_takes_what_it_is_not_told_from_the_environment(monkeypatch: pyt
     assert (options.expected_calls, options.strict) == (9, False)
 
 
+def test_plans_and_verdicts_take_expected_calls_from_the_environment(
+    graph: fb.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FB_EXPECTED_CALLS", "1")
+    assert fb.plan(graph, hardware="cpu-avx512").expected_calls == 1
+    assert not fb.can_fuse(graph, "mul", "softmax", hardware="cpu-avx512")
+    assert fb.can_fuse(graph, "mul", "softmax", hardware="cpu-avx512", expected_calls=MANY)
+
+
 def test_importing_a_package_does_not_hide_the_function_of_its_name() -> None:
     for name in ("capture", "plan", "verify"):
         importlib.import_module(f"fusebound.{name}")
