@@ -11,6 +11,7 @@ from fusebound.engine.contest import contest
 from fusebound.plan.dissolve import dissolve
 from fusebound.plan.plan import Plan
 from fusebound.runtime.executable import Executable
+from fusebound.target import get
 from fusebound.target.target import Target
 
 
@@ -23,7 +24,7 @@ def settle(
     Its `plan` holds the cuts that were measured (F405). Raises what `build` raises.
     """
     exe = build(plan, captured, target=target, threads=threads)
-    kept = dissolve(plan, contest(exe, captured, args, kwargs))
+    kept = dissolve(plan, contest(exe, captured, args, kwargs), target or get(plan.target))
     if kept is plan:
         return exe
     kernels = {g.id: k for g, k in zip(plan.kernels, exe.kernels, strict=True)}

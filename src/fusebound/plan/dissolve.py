@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import boundary
-from fusebound.analysis.traffic import unfused_bytes
+from fusebound.analysis.roofline import bandwidth, eager_cost
+from fusebound.analysis.traffic import level, unfused_bytes
 from fusebound.plan.plan import Cut, Group, Plan
+from fusebound.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +25,18 @@ class Measured:
         return self.fused_us > self.eager_us
 
 
-def dissolve(plan: Plan, measured: Mapping[str, Measured]) -> Plan:
+def dissolve(plan: Plan, measured: Mapping[str, Measured], target: Target) -> Plan:
     """The plan with the kernels that measured slower than eager run by the framework, each cut with its evidence.
 
     `measured` is by group id; groups that are not in it, that did not lose, or that a rule demands stay as they are.
+    `target` predicts what the operators take now.
     """
     demanded = {
         x.id for x in plan.groups if x.is_kernel and plan.rules.requires(plan.graph.user[u] for u in x.users)
     }
     own = {x.id for x in plan.groups} - demanded
     lost = {i: m for i, m in measured.items() if m.loses and i in own}
-    nested = {name: dissolve(p, measured) for name, p in plan.nested.items()}
+    nested = {name: dissolve(p, measured, target) for name, p in plan.nested.items()}
     if any(nested[name] is not p for name, p in plan.nested.items()):
         plan = replace(plan, nested=nested)
     if not lost:
@@ -44,28 +47,27 @@ def dissolve(plan: Plan, measured: Mapping[str, Measured]) -> Plan:
         if group.id not in lost:
             groups.append(group)
             continue
-        groups += _apart(plan, group)
-        cuts += _cuts(plan, group, lost[group.id])
+        groups += _apart(plan, group, target)
+        cuts += _cuts(plan, group, lost[group.id], target)
     predicted = round(sum(g.predicted_us for g in groups), 4)
     gap = round(1 - plan.lower_bound_us / predicted, 4) if predicted else 0.0
     return replace(plan, groups=tuple(groups), cuts=tuple(cuts), predicted_us=predicted, gap=gap)
 
 
-def _apart(plan: Plan, group: Group) -> Iterator[Group]:
+def _apart(plan: Plan, group: Group, target: Target) -> Iterator[Group]:
     """One framework step per operator, in the graph's order."""
     g = plan.graph
-    share = group.predicted_us / max(len(group.users), 1)
     for k, name in enumerate(group.users):
         nodes = tuple(n.id for n in g.members[name])
         inputs, outputs = boundary(g, nodes)
         size = unfused_bytes(g, (name,))
         busy = not is_view(g, g.user[name])
-        predicted = round(share * busy, 4)
+        predicted = round(eager_cost(g, g.user[name], target).total, 4)
         id = f"{group.id}.{k}"
         yield Group(id, "framework", (name,), nodes, inputs, outputs, predicted, size, size, int(busy))
 
 
-def _cuts(plan: Plan, group: Group, m: Measured) -> Iterator[Cut]:
+def _cuts(plan: Plan, group: Group, m: Measured, target: Target) -> Iterator[Cut]:
     g = plan.graph
     text = f"measured slower as one kernel: {m.fused_us:.3g} µs against {m.eager_us:.3g} µs"
     seen: set[tuple[str, str]] = set()
@@ -76,6 +78,6 @@ def _cuts(plan: Plan, group: Group, m: Measured) -> Iterator[Cut]:
             if p is None or p.id not in group.nodes or p.user == n.user or (p.user, v) in seen:
                 continue
             seen.add((p.user, v))
-            yield Cut(
-                p.user, n.user, v, "F405", text, 2 * g.values[v].nbytes, round(m.fused_us - m.eager_us, 4)
-            )
+            size = 2 * g.values[v].nbytes
+            cost = round(size / bandwidth(level(g, v, target), target), 4)
+            yield Cut(p.user, n.user, v, "F405", text, size, cost)

@@ -165,8 +165,8 @@ def test_a_demanded_kernel_stays_although_it_measured_slower() -> None:
 
     p = plan(half(), target=TARGET, expected_calls=10**6, rules=Rules(require=(("add", "mul"),)))
     slow = {g.id: Measured(2.0, 1.0) for g in p.kernels}
-    assert dissolve(p, slow) is p
-    assert dissolve(plan(half(), target=TARGET, expected_calls=10**6), slow).kernels == ()
+    assert dissolve(p, slow, TARGET) is p
+    assert dissolve(plan(half(), target=TARGET, expected_calls=10**6), slow, TARGET).kernels == ()
 
 
 def test_textbook_policies_take_no_rules() -> None:
