@@ -44,7 +44,7 @@ def _unknown(path: Path) -> FormatError:
 
 def from_graph(graph: Graph, name: str, plan: Plan | None = None) -> Model:
     """A saved graph as a program again: its operators run through the framework, one by one."""
-    args = tuple(_example(graph, i) for i in range(len(graph.inputs)))
+    args = tuple(_example(graph, i) for i, x in enumerate(graph.inputs) if x.kind != "seed")
     from fusebound.capture.saved import replayed
 
     return Model(name, replayed(graph), args, graph=graph, plan=plan)

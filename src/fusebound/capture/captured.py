@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
@@ -89,6 +90,13 @@ class Captured:
         if self.out_spec is None:
             return flat[0] if len(flat) == 1 else tuple(flat)
         return tree_unflatten(flat, self.out_spec)
+
+
+def seed_holder() -> Getter:
+    """What stands for the seed among the inputs that are bound: the runtime draws the seed itself, and only where a
+    kernel reads it."""
+    seed = torch.zeros((), dtype=torch.int64)
+    return lambda: seed
 
 
 def _same_constant(a: Any, b: Any) -> bool:

@@ -10,13 +10,14 @@ from torch.utils._pytree import tree_structure
 
 from fusebound.capture.encode import torch_dtype
 from fusebound.capture.replay import inputs_of, prepare
+from fusebound.capture.captured import seed_holder
 from fusebound.capture.torch import Captured, trace
 from fusebound.errors import GraphError
 from fusebound.ir.graph import Graph, Ref, Value, hint
 
 
 def captured_from_graph(graph: Graph) -> Captured:
-    """The graph as a captured function of all its inputs, positionally, in the order of `graph.inputs`.
+    """The graph as a captured function of all its inputs but the seed, positionally, in the order of `graph.given`.
 
     Its program is traced from the replay of its operators, so that it can be verified. Raises FormatError
     for an operator that may not be run, GraphError for a graph whose operators do not run on values of its
@@ -24,17 +25,18 @@ def captured_from_graph(graph: Graph) -> Captured:
     """
     fn = replayed(graph)
     try:
-        program = trace(fn, tuple(example(graph.values[i.value]) for i in graph.inputs))
+        program = trace(fn, tuple(example(graph.values[i.value]) for i in graph.given))
     except (RuntimeError, TypeError, ValueError, IndexError) as e:
         raise GraphError(f"the graph's operators do not run: {str(e).splitlines()[0]}", code="E301") from e
     return Captured(
         graph, program, None, fn, (), tuple(Ref(o) for o in graph.outputs),
-        tree_structure(((0,) * len(graph.inputs), {})), None, (), graph.input_ids,
+        tree_structure(((0,) * len(graph.given), {})), None, (), tuple(i.value for i in graph.given),
+        state={graph.seed: seed_holder()} if graph.seed else {},
     )  # fmt: skip
 
 
 def replayed(graph: Graph) -> Callable[..., Any]:
-    """A function of the graph's inputs that returns its outputs (one bare, several as a tuple) and mutates
+    """A function of the graph's given inputs that returns its outputs (one bare, several as a tuple) and mutates
     what the graph mutates. Raises FormatError for an operator that may not be run."""
     evaluate = evaluated(graph)
 
@@ -52,14 +54,14 @@ def replayed(graph: Graph) -> Callable[..., Any]:
 def evaluated(
     graph: Graph, modules: Mapping[str, Callable[..., Any]] | None = None
 ) -> Callable[..., dict[str, Any]]:
-    """A function of the graph's inputs that returns the inputs and every operator's results, by value id.
+    """A function of the graph's given inputs that returns the inputs and every operator's results, by value id.
 
     `modules` are the submodules that control flow calls. Raises FormatError for an operator that may not be run.
     """
     steps = [(prepare(op, modules), inputs_of(op), op.outputs) for op in graph.user_ops]
 
     def run(*args: Any) -> dict[str, Any]:
-        env: dict[str, Any] = dict(zip(graph.input_ids, args, strict=True))
+        env: dict[str, Any] = dict(zip((i.value for i in graph.given), args, strict=True))
         for call, reads, writes in steps:
             env.update(zip(writes, call([env[i] for i in reads]), strict=True))
         return env

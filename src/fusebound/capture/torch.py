@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram, _trace
 
 from fusebound.capture.branches import check_branches
-from fusebound.capture.captured import Captured, Getter
+from fusebound.capture.captured import Captured, Getter, seed_holder
 from fusebound.capture.convert import Converted, convert
 from fusebound.capture.decompose import decompose
 from fusebound.capture.in_place import check_in_place, show_aliases
@@ -102,9 +102,7 @@ def _state(graph: Graph, module: torch.nn.Module, program: ExportedProgram) -> I
             tensor = program.constants[i.target]
             yield i.value, lambda tensor=tensor: tensor
         elif i.kind == "seed":
-            # Held in place: the runtime draws the seed, and only where a kernel reads it.
-            seed = torch.zeros((), dtype=torch.int64)
-            yield i.value, lambda seed=seed: seed
+            yield i.value, seed_holder()
 
 
 def _name_of(fn: Callable[..., Any]) -> str:

@@ -238,6 +238,11 @@ class Graph:
         return next((i.value for i in self.inputs if i.kind == "seed"), "")
 
     @cached_property
+    def given(self) -> tuple[Input, ...]:
+        """The inputs that a caller gives: all but the seed."""
+        return tuple(i for i in self.inputs if i.kind != "seed")
+
+    @cached_property
     def key(self) -> str:
         """A content hash that plans carry to recognise their graph; files and lines are no part of it."""
         from fusebound.ir.text import print_graph
