@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-import numpy as np
 import torch
 import torch.fx
 
+from fusebound.capture.classes import classify
 from fusebound.capture.fxnodes import IDENTITY_AT_INFERENCE, target_name
-from fusebound.capture.overlap import extent, folds, storage_of
+from fusebound.capture.overlap import extent, folds, meet, storage_of
 from fusebound.capture.source import shown, source_of
 from fusebound.errors import CaptureError
-
-_MANY = 1 << 22
-"""Elements up to which it is looked up whether two tensors meet."""
 
 
 def show_aliases(module: torch.fx.GraphModule) -> None:
@@ -64,41 +62,83 @@ def _place(t: torch.Tensor) -> tuple[Any, ...]:
     return t.dtype, t.shape, t.stride(), t.storage_offset()
 
 
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A tensor that a call reads or writes; `place` is its index in a list of tensors, -1 outside lists."""
+
+    node: torch.fx.Node
+    place: int
+    written: bool
+
+
+def _operands(call: torch.fx.Node) -> list[_Operand]:
+    op, found = _op(call), list[_Operand]()
+    for i, a in enumerate(op._schema.arguments if op is not None else ()):
+        x = call.args[i] if i < len(call.args) else call.kwargs.get(a.name)
+        written = a.alias_info is not None and a.alias_info.is_write
+        members = enumerate(x) if isinstance(x, list | tuple) else ((-1, x),)
+        found += [_Operand(n, k, written) for k, n in members if isinstance(n, torch.fx.Node)]
+    return found
+
+
 def check_in_place(graph: torch.fx.Graph) -> None:
-    """Raise E206 where an in-place operator overwrites memory that it reads, or that one of the views between it and
-    the tensor that owns the memory reaches twice; E202 where one changes an argument's shape.
+    """Raise E206 where an operator overwrites memory that it still reads, or that one of the views between it and the
+    tensor that owns the memory reaches twice; E202 where one changes the shape of an argument.
 
     Eager judges dense operands only (`at::get_overlap_status`). For others it does not look, and elements that it
     has written already are read again: no graph says that either.
     """
-    for node in _calls(graph):
-        for target in _written(node):
-            if _changes_shape(node) and _origin(target).op == "placeholder":
-                raise CaptureError(
-                    f"{node.target} changes the shape of an argument, not only its elements",
-                    where=shown(source_of(node)), hint="use a view, or run it eagerly", code="E202",
-                )  # fmt: skip
-            for other in node.all_input_nodes:
-                if other is not target and _share(target, other):
-                    _check_pair(node, target, other)
-            if any(_is_static(v := t.meta.get("val")) and folds(v) for t in _path(target)):
-                raise _in_place(node, "writes to a tensor whose elements share memory")
+    for call in _calls(graph):
+        operands = _operands(call)
+        for target in operands:
+            if target.written:
+                _check_target(call, target.node)
+                for other in operands:
+                    if other is not target and _share(target.node, other.node):
+                        _check_pair(call, target, other)
 
 
-def _changes_shape(node: torch.fx.Node) -> bool:
-    op = _op(node)
+def _check_target(call: torch.fx.Node, target: torch.fx.Node) -> None:
+    argument = _changes_shape(call) and _origin(target).op == "placeholder"
+    if argument or _resizes(call, target):
+        raise CaptureError(
+            f"{call.target} changes the shape of {'an argument' if argument else 'its out='}, not only its elements",
+            where=shown(source_of(call)), hint="use a view, or run it eagerly", code="E202",
+        )  # fmt: skip
+    if any(_is_static(v := t.meta.get("val")) and folds(v) for t in _path(target)):
+        raise _in_place(
+            call, "writes to a tensor whose elements share memory: eager raises here, or writes some twice"
+        )
+
+
+def _changes_shape(call: torch.fx.Node) -> bool:
+    op = _op(call)
     return op is not None and torch.Tag.inplace_view in op.tags
 
 
-def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """Operands that the operator writes."""
-    op = _op(node)
-    for i, a in enumerate(op._schema.arguments if op is not None else ()):
-        if a.alias_info is not None and a.alias_info.is_write:
-            x = node.args[i] if i < len(node.args) else node.kwargs.get(a.name)
-            yield from (
-                n for n in (x if isinstance(x, list | tuple) else [x]) if isinstance(n, torch.fx.Node)
-            )
+def _resizes(call: torch.fx.Node, target: torch.fx.Node) -> bool:
+    """Whether an `out=` does not have the shape of the result."""
+    a, b = call.meta.get("val"), target.meta.get("val")
+    return target in call.kwargs.values() and _is_static(a) and _is_static(b) and a.shape != b.shape
+
+
+def _check_pair(call: torch.fx.Node, target: _Operand, other: _Operand) -> None:
+    """Pointwise operators may read the very elements that they write. Lists are worked through one by one: what is
+    written for one place is read at later ones, where a functional operator has the old content."""
+    a, b = target.node.meta.get("val"), other.node.meta.get("val")
+    if not _is_static(a) or not _is_static(b):
+        return
+    listed = target.place >= 0 and other.place >= 0 and target.place != other.place
+    if listed and target.place > other.place:
+        return
+    pointwise = classify(target_name(call.target)) == "pointwise" and not other.written and not listed
+    if (pointwise and _place(a) == _place(b)) or not meet(a, b, extent(b)[0] - extent(a)[0]):
+        return
+    if listed:
+        raise _in_place(
+            call, "reads or writes, in one place of its lists, what it has written in an earlier one"
+        )
+    raise _in_place(call, "reads memory that it overwrites: eager raises here, or its loop's order decides")
 
 
 def _path(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
@@ -112,10 +152,10 @@ def _path(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
 def _origin(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose very tensor this one may be: in-place operators and those that do nothing return it."""
     while _op(node) is not None:
-        source = next(_written(node), node.all_input_nodes[0] if _is_operand(node) else None)
-        if source is None:
+        same = [o.node for o in _operands(node) if o.written or _is_operand(node)]
+        if not same:
             break
-        node = source
+        node = same[0]
     return node
 
 
@@ -123,38 +163,6 @@ def _share(a: torch.fx.Node, b: torch.fx.Node) -> bool:
     """Whether two results lie in one storage."""
     x, y = a.meta.get("val"), b.meta.get("val")
     return isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) and storage_of(x) == storage_of(y)
-
-
-def _check_pair(node: torch.fx.Node, target: torch.fx.Node, other: torch.fx.Node) -> None:
-    a, b = target.meta.get("val"), other.meta.get("val")
-    if not _is_static(a) or not _is_static(b):
-        return
-    (a0, a1), (b0, b1) = extent(a), extent(b)
-    same = a0 == b0 and a.stride() == b.stride() and a.shape == b.shape
-    if same or max(a0, b0) >= min(a1, b1):
-        return
-    if _dense(a) and _dense(b):
-        raise _in_place(node, "reads memory that it partly overwrites")
-    if _meet(a, b):
-        raise CaptureError(
-            f"{node.target} reads memory that it partly overwrites: what it gives depends on the order of its loop",
-            where=shown(source_of(node)), hint="clone the operand first", code="E206",
-        )  # fmt: skip
-
-
-def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors share an element; large ones are taken to."""
-    if a.numel() + b.numel() > _MANY or a.element_size() != b.element_size():
-        return True
-    return bool(np.isin(_places(a), _places(b)).any())
-
-
-def _places(t: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Where the elements of a tensor are in its storage."""
-    found = np.array(t.storage_offset())
-    for n, s in zip(t.shape, t.stride(), strict=True):
-        found = found[..., None] + np.arange(n) * s
-    return found
 
 
 def _is_static(t: Any) -> TypeGuard[torch.Tensor]:
@@ -165,18 +173,8 @@ def _is_static(t: Any) -> TypeGuard[torch.Tensor]:
     )
 
 
-def _dense(t: torch.Tensor) -> bool:
-    """No gaps and no overlap between elements, in some order of axes."""
-    step = 1
-    for s, n in sorted((s, n) for n, s in zip(t.shape, t.stride(), strict=True) if n != 1):
-        if s != step:
-            return False
-        step *= n
-    return True
-
-
 def _in_place(node: torch.fx.Node, what: str) -> CaptureError:
     return CaptureError(
-        f"{node.target} {what}: eager raises here", where=shown(source_of(node)),
+        f"{node.target} {what}", where=shown(source_of(node)),
         hint="clone the operand first", code="E206",
     )  # fmt: skip
