@@ -58,4 +58,4 @@ def _show(console: Console, report: Report, plan: Plan, shown: int) -> None:
         console.print()
         console.print(tables.cuts(cuts, shown))
     judged = units.count(sum(len(p.decisions) for _, p in plan.everywhere()), "candidate")
-    console.print(f"\n {judged} judged, {units.percent(plan.gap)} above the lower bound")
+    console.print(f"\n {judged} judged; the lower bound lies {units.percent(plan.gap)} below")
