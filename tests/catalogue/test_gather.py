@@ -51,3 +51,10 @@ def test_the_source_is_computed_by_another_kernel() -> None:
         return y[i] * 3 - 1
 
     check(f, rand(50, 17), torch.tensor([4, 49, 0]), refused="F609", kernels=2)
+
+
+def test_take_along_dim_counts_from_the_end() -> None:
+    def f(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return torch.take_along_dim(x, i, 1) * 2
+
+    check(f, rand(4, 9), torch.tensor([[0, -1, 8, -9]]))

@@ -79,3 +79,28 @@ def test_the_norm_of_single_elements() -> None:
         return F.normalize(x, dim=-1) * 2
 
     check(f, special(60, 1))
+
+
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, -1.0]).repeat(10)], ids=["plain", "weight"])
+def test_a_missing_bias_is_a_zero_that_is_added(weight: torch.Tensor | None) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (20,), weight) * 2
+
+    x = torch.zeros(3, 20)
+    x[1], x[2] = -0.0, 7.0
+    f_compiled = check(f, x)
+    assert not torch.signbit(f_compiled(x)).any()
+
+
+def test_cosine_similarity_of_scalars() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cosine_similarity(x, y, dim=0) * 2
+
+    check(f, torch.tensor(3.0), torch.tensor(-2.0))
+
+
+def test_statistics_that_a_batch_norm_returns() -> None:
+    def f(x: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(t * 2 for t in torch.native_batch_norm(x, None, None, m, v, False, 0.1, 1e-5))
+
+    check(f, rand(2, 5, 3), rand(5), rand(5).abs() + 0.1, refused="F610", kernels=0)

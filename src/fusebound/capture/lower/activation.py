@@ -141,6 +141,8 @@ def logit(c: Ctx, x: T, eps: float | None = None) -> T:
 @lowering("aten._prelu_kernel.default", "aten.prelu.default")
 def prelu(c: Ctx, x: T, weight: T) -> T:
     """One slope, or one for each channel (axis 1)."""
-    if weight.rank == 1 and x.rank > 1:
+    if x.rank == 0:
+        weight = c.reshape(weight, ())
+    elif weight.rank == 1 and x.rank > 1:
         weight = c.reshape(weight, (1, weight.shape[0], *(1,) * (x.rank - 2)))
     return c.where(x > 0, x, c.expand(weight, x.shape) * x)

@@ -48,7 +48,7 @@ def take_along_dim(c: Ctx, x: T, index: T, dim: int | None = None) -> T:
         (*x.shape[:dim], 1, *x.shape[dim + 1 :]), (*index.shape[:dim], 1, *index.shape[dim + 1 :])
     )
     lead, tail = tuple(shape[:dim]), tuple(shape[dim + 1 :])
-    index = c.expand(index, (*lead, index.shape[dim], *tail))
+    index = c.expand(wrapped(c, index, x.shape[dim]), (*lead, index.shape[dim], *tail))
     return _take(c, "gather", c.expand(x, (*lead, x.shape[dim], *tail)), index, dim)
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from fusebound.capture.lower.context import Ctx, T, Unlowered, lowering
+from fusebound.capture.lower.context import Ctx, T, Unlowered, axis, lowering
 
 
 def moments(c: Ctx, w: T, dims: Sequence[int]) -> tuple[T, T, T]:
@@ -18,9 +18,10 @@ def moments(c: Ctx, w: T, dims: Sequence[int]) -> tuple[T, T, T]:
 
 
 def _affine(c: Ctx, y: T, weight: T | None, bias: T | None) -> T:
+    """`y·weight + bias`; a missing bias is a zero that eager adds too: it turns -0 into 0."""
     if weight is not None:
         y = y * c.cast(weight, y.dtype)
-    return y if bias is None else y + c.cast(bias, y.dtype)
+    return y + (0.0 if bias is None else c.cast(bias, y.dtype))
 
 
 def _require_real(*xs: T | None) -> None:
@@ -69,7 +70,8 @@ def rms_norm(c: Ctx, x: T, shape: Sequence[int], weight: T | None = None, eps: f
     dims = range(x.rank - len(shape), x.rank)
     eps = torch.finfo(w.dtype).eps if eps is None else eps
     rstd = c("rsqrt", c.mean(w * w, dims, keep=True) + eps)
-    return c.cast(_affine(c, w * rstd, weight, None), c.out_dtype)
+    y = w * rstd
+    return c.cast(y if weight is None else y * c.cast(weight, y.dtype), c.out_dtype)
 
 
 def _per_channel(c: Ctx, p: T | None, rank: int, dtype: torch.dtype) -> T | None:
@@ -122,7 +124,7 @@ def _batch_statistics(c: Ctx, x: T, eps: float) -> tuple[T, T, T, T, tuple[int, 
 def _scale_shift(c: Ctx, y: T, weight: T | None, bias: T | None, dtype: torch.dtype) -> T:
     scale, shift = (_per_channel(c, p, y.rank, y.dtype) for p in (weight, bias))
     y = y if scale is None else y * scale
-    return c.cast(y if shift is None else y + shift, dtype)
+    return c.cast(y + (0.0 if shift is None else shift), dtype)
 
 
 @lowering("aten._native_batch_norm_legit.no_stats")
@@ -202,7 +204,7 @@ def cosine_similarity(c: Ctx, a: T, b: T, dim: int = 1, eps: float = 1e-8) -> T:
     dtype = c.out_dtype
     shape = torch.broadcast_shapes(a.shape, b.shape)
     a, b = (c.expand(c.cast(x, dtype), shape) for x in (a, b))
-    dim = dim % a.rank
+    dim = axis(dim, a.rank)
     unit = []
     for x in (a, b):
         w = c.wide(x)
