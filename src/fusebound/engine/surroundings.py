@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fusebound.capture.wrap import reached
 from fusebound.engine.keys import Key, constant_key, tensor_key
 
 MANY = 1 << 16
@@ -74,7 +75,9 @@ class Surroundings:
 
 def surroundings(fn: Callable[..., Any]) -> Surroundings:
     """Closure variables, globals, defaults, attributes of modules and objects, and the same of functions called."""
-    walk = _Walk(Surroundings(), [(fn, frozenset())])
+    roots = [fn] if isinstance(fn, torch.nn.Module) else list(reached(fn).values())
+    inputs = frozenset(id(m) for root in roots for m in root.modules())
+    walk = _Walk(Surroundings(), [(fn, frozenset())], inputs)
     while walk.waiting and not walk.found.beyond:
         walk.follow(*walk.waiting.pop())
     return walk.found
@@ -82,10 +85,15 @@ def surroundings(fn: Callable[..., Any]) -> Surroundings:
 
 @dataclass(slots=True)
 class _Walk:
-    """`waiting` holds values to follow, each with the attributes that the code which holds it mentions."""
+    """`waiting` holds values to follow, each with the attributes that the code which holds it mentions.
+
+    `inputs` are the modules whose parameters are inputs of the graph, fetched at every call; those of others, in a list
+    or an object, are constants of it.
+    """
 
     found: Surroundings
     waiting: list[tuple[Any, frozenset[str]]]
+    inputs: frozenset[int]
     seen: set[int] = field(default_factory=set[int])
     places: int = 0
 
@@ -172,6 +180,9 @@ class _Walk:
             self.found.parts.append(tensor_key(t))
             self.found.grads |= t.requires_grad
         for m in parts:
+            for table in () if id(m) in self.inputs else (m._parameters, m._buffers):
+                for name in table:
+                    self.entry(table, name, frozenset())
             self.seen.add(id(m))
             self._attributes(m, _FORWARD)
 

@@ -120,6 +120,27 @@ def test_a_change_is_seen(place: Place) -> None:
     assert answers_follow(*place()).executable is not None
 
 
+@pytest.mark.parametrize(
+    "hold", [lambda m: [m], lambda m: SimpleNamespace(inner={"m": m})], ids=["list", "object"]
+)
+def test_a_parameter_of_a_module_that_no_name_leads_to_is_replaced(
+    hold: Callable[[torch.nn.Module], Any],
+) -> None:
+    norm = torch.nn.LayerNorm(33)
+    held = hold(norm)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu((held[0] if isinstance(held, list) else held.inner["m"])(x) * 2)
+
+    g = compile(f, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    x = torch.randn(9, 33)
+    with torch.no_grad():
+        for k in range(3):
+            torch.testing.assert_close(g(x), f(x))
+            assert g.executable is not None
+            norm.weight = torch.nn.Parameter(torch.full((33,), k + 2.0))
+
+
 def large_array() -> tuple[Read, Change]:
     x = np.ones(1 << 14)
     return lambda: float(x[3]), lambda: x.__setitem__(3, x[3] + 1)
