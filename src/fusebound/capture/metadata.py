@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fusebound.ir.builder import contiguous
 from fusebound.ir.graph import Attr, Token, Value
 
 _FILLS = {
@@ -28,6 +29,6 @@ def explicit(target: str, args: Sequence[Attr], kwargs: Sequence[tuple[str, Attr
     fill: Attr = _FILLS.get(target)
     if target in _GIVEN:
         fill = args[_GIVEN[target]]
-    if fill is None:
+    if fill is None or result.strides != contiguous(result.shape):  # `full` knows of no strides
         return target, list(args), list(kwargs)
     return "aten.full.default", [result.shape, fill], [("dtype", dtype)]

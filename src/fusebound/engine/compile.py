@@ -139,6 +139,10 @@ class CompiledFunction:
             others = [(r, s) for r, s in self._routes if s is not spec]
             self._routes = [(route, spec), *others[: ROUTES - 1]]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are compiled anew: machine code belongs to a process, parameters to a module."""
+        return CompiledFunction, (self.fn, self.options)
+
     @property
     def executable(self) -> Executable | None:
         """What the latest call ran; None before the first call and where eager runs."""

@@ -265,3 +265,9 @@ def test_versions_of_written_inputs_move() -> None:
     before = x._version
     f(x)
     assert f.executable is not None and x._version > before
+
+
+def test_what_eager_raises_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    f = fused(lambda x, y: (x + y).relu())
+    assert outcome(f, torch.ones(3), torch.ones(4)) is RuntimeError
+    assert capfd.readouterr().err == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 import threading
 import warnings
@@ -479,4 +481,43 @@ def test_in_place_between_interleaved_views_is_fused() -> None:
     b = a.clone()
     same(f(a), g(b))
     same(a, b)
+    assert f.executable is not None
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2 + 1).relu()
+
+
+def test_copies_and_pickles_are_compiled_anew() -> None:
+    layer = torch.nn.LayerNorm(33)
+    f = fused(layer)
+    x = torch.randn(4, 33)
+    with torch.no_grad():
+        f(x)
+        twin = copy.deepcopy(f)
+        inner: Any = twin.fn
+        inner.weight.fill_(3)
+        torch.testing.assert_close(f(x), layer(x))
+        torch.testing.assert_close(twin(x), layer(x) * 3)
+    g = fused(scaled)
+    g(x)
+    again = pickle.loads(pickle.dumps(g))
+    torch.testing.assert_close(again(x), scaled(x))
+    assert again.options == g.options and again.executable is not None
+
+
+@pytest.mark.parametrize(
+    "like",
+    [torch.zeros_like, torch.ones_like, lambda t: torch.full_like(t, 3)],
+    ids=["zeros", "ones", "full"],
+)
+def test_a_constant_like_a_transposed_value_has_its_strides(like: Callable[..., Any]) -> None:
+    def g(x: torch.Tensor) -> Any:
+        y = (x * 2 + 1).relu()
+        return like(y), y.sum(-1)
+
+    f = fused(g)
+    x = torch.randn(5, 16).t()
+    for got, want in zip(f(x), g(x), strict=True):
+        same(got, want)
     assert f.executable is not None
