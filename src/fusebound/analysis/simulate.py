@@ -19,6 +19,7 @@ from fusebound.analysis.structure import Key, structure
 from fusebound.analysis.tau import Difference, Tau
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph
+from fusebound.ir.ops import spec_of
 
 Array = NDArray[Any]
 
@@ -48,6 +49,8 @@ def simulate(g: Graph, nodes: frozenset[str], tau: Tau | None = None) -> ErrorFa
 
 
 def _worst(g: Graph, nodes: frozenset[str], tau: Tau | None) -> tuple[int, ErrorFacts] | None:
+    if any(spec_of(g.node[i].op) is None for i in nodes):
+        return None
     shapes = shrink(g, nodes)
     if shapes is None:
         return None

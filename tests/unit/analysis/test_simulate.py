@@ -112,6 +112,14 @@ def test_shapes_shrink_together_and_reduced_axes_stay() -> None:
     assert np.prod(shapes["x"]) <= MAX_ELEMENTS
 
 
+def test_what_the_framework_runs_is_not_simulated() -> None:
+    s = Sketch()
+    x = s.input("x", 64, 64)
+    g = s.done(s.op("exp", "exp", s.opaque("strange", x)))
+    assert simulate(g, nodes(g, "strange", "exp")) is None
+    assert simulate(g, nodes(g, "exp")) is not None
+
+
 def test_what_cannot_shrink_is_not_simulated() -> None:
     s = Sketch()
     g = s.done(s.op("total", "sum", s.input("x", 4096, 4096), kind="reduce", axes=(0, 1)))
