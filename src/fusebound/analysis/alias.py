@@ -128,6 +128,7 @@ class Storages:
         return self.base[a] == self.base[b]
 
 
+@per_graph
 def storages(g: Graph) -> Storages:
     """Follow the framework's views through a graph; `written` holds the inputs that the call mutates."""
     base = {v: v for v in g.input_ids}

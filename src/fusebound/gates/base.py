@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from fusebound.analysis.alias import storages
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.numerics import ErrorFacts
 from fusebound.analysis.space import Refusal, Space, unify
@@ -140,9 +141,10 @@ class Candidate:
 
     @cached_property
     def common(self) -> tuple[str, ...]:
-        """Values from outside that both sides read."""
-        reads_b = boundary(self.graph, self.b)[0]
-        return tuple(v for v in boundary(self.graph, self.a)[0] if v in reads_b)
+        """Values from outside that both sides read, themselves or through views: the owners of the memory."""
+        base = storages(self.graph).base
+        one, two = ([base[v] for v in boundary(self.graph, side)[0]] for side in (self.a, self.b))
+        return tuple(dict.fromkeys(v for v in one if v in two))
 
     def users(self, nodes: frozenset[str] | None = None) -> tuple[str, ...]:
         """The user operators of some of the nodes (all by default), in order."""

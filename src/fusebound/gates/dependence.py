@@ -12,6 +12,7 @@ from fusebound.analysis.relation import relation
 from fusebound.analysis.space import Refusal
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.gates.cycle import outside_path
+from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.ir.ops import spec_of
 
@@ -59,9 +60,17 @@ def boundary_code(g: Graph, user: UserOp, numerics: str = "accurate") -> str:
     return _KIND_CODE.get(user.kind, "F601")
 
 
-def boundary_text(user: UserOp, code: str) -> str:
+def boundary_text(g: Graph, user: UserOp, code: str) -> str:
     """The sentence that names a boundary and why it is one."""
+    if code == "F604" and (strange := _strange_types(g, user)):
+        return f"{user.label} computes in {', '.join(strange)}, for which there are no kernels"
     return f"{user.label} {_KIND_WHY.get(code, 'runs through the framework')}"
+
+
+def _strange_types(g: Graph, user: UserOp) -> tuple[str, ...]:
+    """The element types of an operator that kernels do not have."""
+    values = (g.values[v] for n in g.members[user.name] for v in (*n.inputs, *n.outputs))
+    return tuple(dict.fromkeys(v.dtype for v in values if v.dtype not in KERNEL_DTYPES))
 
 
 def check(c: Candidate, facts: Facts) -> Verdict:
@@ -83,7 +92,7 @@ def _boundary(c: Candidate, numerics: str) -> Verdict | None:
         user = c.graph.user[name]
         code = boundary_code(c.graph, user, numerics)
         if code:
-            text = boundary_text(user, code)
+            text = boundary_text(c.graph, user, code)
             nodes = tuple(n.id for n in c.graph.members[name])
             evidence = (Evidence("class", user.kind, "in", "pointwise, reduce, move, gather"),)
             return Verdict(

@@ -185,7 +185,7 @@ class Assembly:
         for u in (a, b):
             if u in self.roles.boundaries:
                 code = self.roles.boundaries[u]
-                return code, boundary_text(g.user[u], code)
+                return code, boundary_text(g, g.user[u], code)
         if facts.policy in _OWN_RULES:
             return "F900", self._own_reason(a, b)
         i, j = (self.groups.find(self.groups.index[u]) for u in (a, b))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from fusebound.analysis.alias import is_view
+from fusebound.analysis.group import boundary
 from fusebound.analysis.memo import per_graph
 from fusebound.gates.base import Candidate
 from fusebound.gates.dependence import boundary_code
@@ -94,16 +95,39 @@ def sibling_edges(g: Graph, r: Roles) -> Iterator[Edge]:
 def views_between(g: Graph, r: Roles, first: frozenset[str], second: frozenset[str]) -> frozenset[str]:
     """The views (user operators) that belong to the merge of two groups.
 
-    Those through which one reads what the other computes, and those of its values that nobody outside refers to:
-    left out, they would make the kernel store what only they read.
+    Those through which one reads what the other computes, and those that nobody outside refers to: of its values
+    (left out, they would make the kernel store what only they read) and of what both sides read.
     """
     found = _through(g, r, first, second) | _through(g, r, second, first)
     users = {g.node[i].user for i in first | second} | found
+    shared = _shared(g, r, first, second)
     while more := {
-        v for u in users for v in _views_of(g, r, u) if v not in users and referents(g, v) <= users
+        v
+        for v in shared.union(*(_views_of(g, r, u) for u in users))
+        if v not in users and referents(g, v) <= users
     }:
         users |= more
         found |= more
+    return found
+
+
+def _shared(g: Graph, r: Roles, first: frozenset[str], second: frozenset[str]) -> set[str]:
+    """The views through which one side reads a value from outside that the other side reads too."""
+    a, b = (_origins(g, r, side) for side in (first, second))
+    both = a.keys() & b.keys()
+    chains = {v for side in (a, b) for base in both for v in side[base]}
+    return {v for v in chains if not any(o in g.escaping for o in g.user[v].outputs)}
+
+
+def _origins(g: Graph, r: Roles, nodes: frozenset[str]) -> dict[str, set[str]]:
+    """The values from outside that nodes read, views looked through, with those views."""
+    found: dict[str, set[str]] = {}
+    for v in boundary(g, nodes)[0]:
+        base, _ = origin(g, r, v)
+        chain = found.setdefault(base, set())
+        while v != base:
+            chain.add(g.producer[v].user)
+            v = _source(g, g.producer[v].user)
     return found
 
 
@@ -135,15 +159,17 @@ def _named(g: Graph) -> dict[str, set[str]]:
 def with_views(
     g: Graph, r: Roles, a: frozenset[str], b: frozenset[str], owner: Mapping[str, frozenset[str]] | None
 ) -> Candidate:
-    """The merge of two groups with the views between them (on the first side).
+    """The merge of two groups with the views between them, on the side that reads through them.
 
     `owner` are the groups of all nodes, for the cycle test; None says that there is no cycle.
     """
-    views = frozenset(n.id for v in views_between(g, r, a, b) for n in g.members[v])
+    views = views_between(g, r, a, b)
+    into_b = _through(g, r, a, b)
+    one, two = (frozenset(n.id for v in side for n in g.members[v]) for side in (views - into_b, into_b))
     if owner is None:
-        return Candidate(g, a | views, b, acyclic=True)
-    inside = a | b | views
-    return Candidate(g, a | views, b, {n: s for n, s in owner.items() if n not in inside})
+        return Candidate(g, a | one, b | two, acyclic=True)
+    inside = a | b | one | two
+    return Candidate(g, a | one, b | two, {n: s for n, s in owner.items() if n not in inside})
 
 
 def _through(g: Graph, r: Roles, makers: frozenset[str], readers: frozenset[str]) -> frozenset[str]:
