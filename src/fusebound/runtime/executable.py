@@ -23,7 +23,7 @@ from fusebound.ir.graph import Graph, Input, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.binding import binder, is_kind, kind, positional, result
-from fusebound.runtime.control import control_step, entered
+from fusebound.runtime.control import Body, control_step, entered
 from fusebound.runtime.seed import draw_seed
 from fusebound.runtime.steps import Step, Switches, framework_step, kernel_step, restride, same_layout
 
@@ -43,8 +43,8 @@ class Executable:
 
     `kernels` are in execution order, those of subgraphs (branches, loop bodies) after the others; `poison` fills every
     buffer that a kernel writes with NaN (or a large integer) before it runs, so that an element that is not written
-    shows. `counted_draws` is how many operators derive their
-    random numbers from a seed of each call, and not from the framework's generator.
+    shows. `entered` are the subgraphs that have run since it was last cleared. `counted_draws` is how many operators
+    derive their random numbers from a seed of each call, and not from the framework's generator.
     """
 
     def __init__(
@@ -55,13 +55,15 @@ class Executable:
         self.captured = captured
         own = tuple(kernels[g.id] for g in plan.groups if g.id in kernels)
         self.poison = False
+        self.entered: set[str] = set()
         self.threads = threads
         graph = captured.graph
         self._nested = {
             name: Executable(p, captured.subgraph(name), kernels, threads=threads, switches=switches or self)
             for name, p in plan.nested.items()
         }
-        self._bodies = {name: exe.run for name, exe in self._nested.items()}
+        seen = (switches or self).entered
+        self._bodies = {name: _noted(exe.run, name, seen) for name, exe in self._nested.items()}
         self.kernels = (*own, *(k for exe in self._nested.values() for k in exe.kernels))
         self._slot = {v: i for i, v in enumerate(graph.values)}
         self._inputs = [self._slot[v] for v in graph.input_ids]
@@ -276,6 +278,16 @@ class Executable:
 
 def _idle(env: list[Any]) -> None:
     """No step."""
+
+
+def _noted(body: Body, name: str, seen: set[str]) -> Body:
+    """The body, which writes its name down whenever it runs."""
+
+    def run(operands: Sequence[Any]) -> list[Any]:
+        seen.add(name)
+        return body(operands)
+
+    return run
 
 
 def _run_all(steps: Sequence[Step], env: list[Any]) -> None:

@@ -28,6 +28,7 @@ class Switches(Protocol):
 
     poison: bool
     threads: int
+    entered: set[str]
 
 
 def kernel_step(

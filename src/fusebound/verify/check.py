@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fusebound.analysis.tau import Tau
+from fusebound.verify import coverage
 from fusebound.verify.call import Capture, Snapshot, bind, tensors
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
@@ -20,6 +21,8 @@ from fusebound.verify.tolerance import Ruling, rule
 _SMALL = 256
 """Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
 _DRAWS, _CONFIRM = 4, 8
+_SEARCH = 8
+"""Draws in search of values that take another branch."""
 
 
 def verify(
@@ -41,7 +44,8 @@ def verify(
     parameters, buffers and integers drawn anew, a large mean, a wide range, tiny values, NaN/Inf/zeros/subnormals
     and rows of -Inf. No set but the first begins after `budget_s` seconds; those left out are listed as skipped.
     Where `exe` has a plan, what its kernels store is compared as well. Where it has an attribute `poison` it is
-    set, so that memory not written shows. Arguments, parameters and buffers hold their values again afterwards.
+    set, so that memory not written shows. Values are drawn anew, some times, for a branch that none of the sets took;
+    one that is never taken is noted. Arguments, parameters and buffers hold their values again afterwards.
     """
     start = time.perf_counter()
     args, kwargs = own_copies(captured, args, kwargs or {})
@@ -53,8 +57,10 @@ def verify(
     poisoned = _set_poison(exe, True)
     try:
         repeats = repeat(program)
+        coverage.start(exe)
         for kind in sets or _sets(leaves):
             judge.run(kind)
+        judge.enter(exe)
     finally:
         _set_poison(exe, False)
         given.restore()
@@ -105,6 +111,17 @@ class _Judge:
             for i, (group, value) in enumerate(self._groups.names):
                 if (c := found.get(f"output {i}")) is not None:
                     self._stored.append(replace(c, output=value, group=group))
+
+    def enter(self, exe: object) -> None:
+        """Draw further values while there is a branch or a loop's body that none has reached; note what is left."""
+        for number in range(_DRAWS, _DRAWS + _SEARCH):
+            before = coverage.missed(exe)
+            if not before or time.perf_counter() > self._deadline:
+                break
+            draw = self._draw(LIKE, number, self._program)
+            if draw is not None and coverage.missed(exe) != before:
+                self._checks.extend(self._judged(LIKE, [draw]))
+        self._notes.update({f"{name} ran on none of these values": None for name in coverage.missed(exe)})
 
     def _compared(self, kind: str, program: Program) -> list[OutputCheck]:
         """Small outputs over several draws, and once more where one seems worse."""

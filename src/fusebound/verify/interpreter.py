@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +20,10 @@ _CHECKS_OF_TYPES = frozenset(("aten::_assert_tensor_metadata",))
 _DROPOUTS = frozenset(("aten::dropout", "aten::dropout_", "aten::feature_dropout", "aten::alpha_dropout"))
 _WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 """Operators that only set a mode around a subgraph: how many arguments stand before the subgraph."""
+
+
+MANY_ROUNDS = 10_000
+"""Calls of one loop's body after which the oracle gives up."""
 
 
 def widened(dtype: torch.dtype) -> torch.dtype:
@@ -182,12 +188,21 @@ def _dropout(n: torch.fx.Node, op: OpOverload, args: Any) -> torch.Tensor:
 
 
 def _higher_order(op: HigherOrderOperator, args: Any, jitter: torch.Generator | None) -> Any:
-    """Subgraphs: modes around one are transparent, `cond` takes the branch of its predicate."""
+    """Subgraphs in float64: modes around one are transparent, control flow runs them by its own rules."""
     name = op.name()
     if name in _WRAPPERS:
         before = _WRAPPERS[name]
         return WideInterpreter(args[before], jitter).run(*args[before + 1 :])
-    if name == "cond":
-        predicate, yes, no, operands = args
-        return WideInterpreter(yes if predicate else no, jitter).run(*operands)
-    raise NotImplementedError(f"the fp64 oracle has no rule for {name}")
+    return op(*(_body(a, jitter) if isinstance(a, torch.fx.GraphModule) else a for a in args))
+
+
+def _body(module: torch.fx.GraphModule, jitter: torch.Generator | None) -> Callable[..., Any]:
+    """A subgraph as a function; what converges in the user's type need not in float64, so its calls are counted."""
+    calls = itertools.count(1)
+
+    def run(*operands: Any) -> Any:
+        if next(calls) > MANY_ROUNDS:
+            raise RuntimeError(f"a loop of more than {MANY_ROUNDS} rounds in float64")
+        return WideInterpreter(module, jitter).run(*operands)
+
+    return run
