@@ -306,7 +306,8 @@ def two_row_reductions_of_one_input(x: torch.Tensor) -> tuple[torch.Tensor, torc
 
 
 @pair(
-    "sum_1", "sum_2", "F503", says="an axis that another reduction of the group removes", flip="reduce over the same axes", saved=X,
+    "sum_1", "sum_2", "F503", says="an axis that another reduction of the group removes",
+    flip="reduce over the same axes", saved=X,
 )  # fmt: skip
 def rows_and_columns_of_one_input(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return x.sum(0), x.sum(1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conformance.whole_models import MODELS
 
 from fusebound.analysis.alias import storages
 from fusebound.api.model import resolve
@@ -15,7 +16,6 @@ from fusebound.plan.candidates import raw_edges, roles, sibling_edges
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import Plan
 from fusebound.target import get
-from tests.conformance.whole_models import MODELS
 
 
 def pairs(g: Graph) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.conformance.pairs import PAIRS, Pair
 
 import fusebound as fb
-from tests.conformance.pairs import PAIRS, Pair
 
 FACTS = {"hardware": "cpu-avx512", "expected_calls": 10**6}
 
