@@ -30,3 +30,18 @@ def forgotten_tail(patch: pytest.MonkeyPatch) -> None:
         return replace(made, hi=made.hi - (made.hi - made.lo) % self.lanes) if made.vector and sums else made
 
     patch.setattr(lower._Lowering, "_loop", loop)
+
+
+def wrong_pair(patch: pytest.MonkeyPatch, first: str, second: str) -> None:
+    """A primitive is skipped where its operand comes from another one in the same kernel."""
+    right = llvm._Tiles._apply
+    made: set[tuple[int, int]] = set()
+
+    def apply(self: Any, s: tile.Apply, env: Any, width: int) -> Any:
+        if s.op == first:
+            made.add((id(self.k), s.dst))
+        if s.op == second and (id(self.k), s.args[0]) in made:
+            return self._wide(env.regs[s.args[0]], width)
+        return right(self, s, env, width)
+
+    patch.setattr(llvm._Tiles, "_apply", apply)

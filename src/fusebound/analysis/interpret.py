@@ -106,6 +106,9 @@ def _reduce(g: Graph, n: Node, x: Array, mode: Mode) -> Array:
         ufunc = np.add if n.op == "sum" else np.multiply
         narrow = mode == "eager" and g.values[n.inputs[0]].dtype in (*HALF, "float32")
         return ufunc.reduce(x.astype(np.float32) if narrow else x, axis=axes).astype(x.dtype)
+    if not all(x.shape[a] for a in axes):
+        # An extremum of nothing, which the framework refuses alone: within softmax no element reads it.
+        return np.zeros([d for a, d in enumerate(x.shape) if a not in axes], x.dtype)
     if n.op in ("argmax", "argmin"):
         moved = np.moveaxis(x, axes, range(-len(axes), 0))
         flat = moved.reshape(*moved.shape[: moved.ndim - len(axes)], -1)

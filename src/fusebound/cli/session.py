@@ -120,6 +120,17 @@ class Session:
         with self.phases("verify"):
             return verify_built(executable, self.captured, model.args, model.kwargs, budget_s)
 
+    def verify_inductor(self, budget_s: float = 60.0) -> VerifyResult:
+        """Check what Inductor makes of the model's function; raises UsageError where it makes nothing of it."""
+        from fusebound.api.bisection import by_inductor
+        from fusebound.verify.check import verify
+
+        captured, model = self.captured, self.model
+        with self.phases("inductor"):
+            compiled = by_inductor(captured.fn, model.args, model.kwargs)
+        with self.phases("verify"):
+            return verify(compiled, captured, model.args, model.kwargs, budget_s=budget_s)
+
     def bench(self) -> BenchResult:
         """Measure the executable against what the options name, eager by default."""
         from fusebound.api.pipeline import bench_built

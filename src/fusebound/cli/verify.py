@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -17,28 +18,46 @@ if TYPE_CHECKING:
     from fusebound.report.schema import Report
     from fusebound.runtime.executable import Executable
     from fusebound.verify.call import Capture
+    from fusebound.verify.result import VerifyResult
     from fusebound.verify.shapes import ShapeCheck
 
 
 @click.command("verify", short_help="Check numbers against float64.")
 @click.argument("model")
 @click.option("--boundary", is_flag=True, help="Rebuild and check at boundary shapes and layouts as well.")
+@click.option("--bisect", is_flag=True, help="Find the boundary and the smallest input that make it differ.")
+@click.option(
+    "--against",
+    type=click.Choice(("inductor",)),
+    multiple=True,
+    help="Check what Inductor makes of MODEL instead of the plan.",
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("fusebound_repro.py"),
+    help="Where --bisect writes its reproduction.",
+)
 @with_options(MODEL, PLAN, OUTPUT)
-def command(options: Options, model: str, boundary: bool) -> int:
+def command(options: Options, model: str, boundary: bool, bisect: bool, output: Path) -> int:
     """Run MODEL fused, eagerly and in float64, on given, drawn and special values, and compare the errors of each
     output and of what each kernel stores.
 
     --boundary does so again at sizes round a vector and a tile, at sizes 0 and 1, transposed, strided and expanded.
-    Exits with 1 if an output is less accurate than allowed.
+    --bisect, where something fails, finds the kernel, the fewest operators and the smallest input that show it, and
+    writes a script that shows it alone. Exits with 1 if an output is less accurate than allowed.
     """
     from fusebound.report.collect import report_of
     from fusebound.report.results import with_shapes, with_verify
     from fusebound.report.rows import error_rows
 
     session = Session(model, options)
-    report = with_verify(report_of(session.plan, session.target, model=session.model.name), session.verify())
+    found = session.verify_inductor() if "inductor" in options.against else session.verify()
+    report = with_verify(report_of(session.plan, session.target, model=session.model.name), found)
     if boundary:
         report = with_shapes(report, _shapes(session))
+    if bisect and not found.ok:
+        report = _bisected(session, report, found, output)
     emit(
         options.format,
         text=lambda console: _show(console, report),
@@ -48,23 +67,46 @@ def command(options: Options, model: str, boundary: bool) -> int:
     return 0 if report.ok else 1
 
 
+def _bisected(session: Session, report: Report, found: VerifyResult, output: Path) -> Report:
+    """The report with what is to blame; writes the script."""
+    from fusebound.api.bisection import bisect_inductor, bisect_plan
+    from fusebound.report.results import with_culprit
+    from fusebound.verify.reproduce import script
+
+    model, captured = session.model, session.captured
+    compiler = "inductor" if "inductor" in session.options.against else "fusebound"
+    with session.phases("bisect"):
+        if compiler == "inductor":
+            culprit = bisect_inductor(captured, model.args, model.kwargs, found)
+        else:
+            culprit = bisect_plan(session.executable, captured, model.args, model.kwargs, found)
+    if culprit is None:
+        session.phases.say("the failure did not come back when it was looked for")
+        return report
+    if culprit.source is not None:
+        output.write_text(script(culprit, compiler, session.options.numerics), encoding="utf-8")
+    return with_culprit(report, culprit, str(output) if culprit.source else "")
+
+
 def _shapes(session: Session) -> tuple[ShapeCheck, ...]:
     from fusebound.verify.shapes import verify_shapes
 
     given = session.model
 
-    def build(args: tuple[Any, ...]) -> tuple[Executable, Capture]:
-        exe, captured = session.build(replace(given, args=args, graph=None, plan=None))
+    def build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Executable, Capture]:
+        exe, captured = session.build(replace(given, args=args, kwargs=kwargs, graph=None, plan=None))
         return exe, cast("Capture", captured)
 
     with session.phases("boundary"):
-        return verify_shapes(build, given.fn, given.args, numerics=session.options.numerics)
+        return verify_shapes(build, given.fn, given.args, given.kwargs, numerics=session.options.numerics)
 
 
 def _show(console: Console, report: Report) -> None:
     from fusebound.report import error_table, tables
 
     sections = [error_table.three_ways(report), error_table.stored(report), tables.checks(report)]
+    if report.culprit is not None:
+        sections.append(error_table.culprit(report.culprit))
     for section in (tables.heading(report), *(s for s in sections if s.row_count)):
         console.print()
         console.print(section)

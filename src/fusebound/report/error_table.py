@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from fusebound.report import units
-from fusebound.report.layout import plain_table
-from fusebound.report.schema import Figures, OutputError, Report
+from fusebound.report.layout import labelled, plain_table
+from fusebound.report.schema import Culprit, Figures, OutputError, Report
 
 ERRORS_SHOWN = 6
 
@@ -68,6 +68,19 @@ def stored(report: Report) -> Table:
         figures = (e.fused.rms, e.eager.rms, e.fused.ulps, e.eager.ulps, e.apart.ulps)
         table.add_row(e.group, e.output, *(units.error(x) for x in figures), _verdict(e), style=_style(e))
     return table
+
+
+def culprit(found: Culprit) -> Table:
+    """What a bisection ended with, a line each."""
+    alone = found.script or "the operators alone are right: the fault lies in how the program runs them"
+    lines = [
+        ("culprit", found.place),
+        ("found on", f"{found.set} values, group {', '.join(found.groups)}" if found.groups else found.set),
+        ("differs", found.verdict),
+        ("input", ", ".join(found.shapes)),
+        ("script", alone),
+    ]
+    return labelled((label, text) for label, text in lines if text)
 
 
 def _cells(f: Figures) -> tuple[str, ...]:

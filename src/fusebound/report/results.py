@@ -8,8 +8,8 @@ from dataclasses import replace
 from fusebound.measure import statistics as measured
 from fusebound.measure.bench import BenchResult
 from fusebound.measure.statistics import Samples, quantile
-from fusebound.report.schema import ClassChange, Figures, OutputError, Phase, Ratio, Report, Timing
-from fusebound.verify import result
+from fusebound.report.schema import ClassChange, Culprit, Figures, OutputError, Phase, Ratio, Report, Timing
+from fusebound.verify import bisect, result
 from fusebound.verify.result import OutputCheck, VerifyResult
 from fusebound.verify.shapes import ShapeCheck
 
@@ -63,6 +63,23 @@ def _checks(found: VerifyResult) -> tuple[str, ...]:
         )
     lines += [f"eager raises, and so does the program: {text}" for text in found.raised]
     return (*lines, *found.notes)
+
+
+def with_culprit(report: Report, found: bisect.Culprit, script: str) -> Report:
+    """Add what a bisection ended with; `script` is the file of its reproduction."""
+    failures = found.found.failures
+    verdict = f"{failures[0].verdict}: {failures[0].detail}" if failures else "; ".join(found.found.faults)
+    culprit = Culprit(
+        place=found.place,
+        set=found.set,
+        groups=found.groups,
+        operators=tuple(u.label for u in found.operators),
+        edges=tuple(f"{a} → {b}" for a, b in found.edges),
+        shapes=tuple(str(list(getattr(a, "shape", ()))) for a in found.args),
+        verdict=verdict,
+        script=script,
+    )
+    return replace(report, culprit=culprit)
 
 
 def with_shapes(report: Report, found: Sequence[ShapeCheck]) -> Report:

@@ -118,6 +118,24 @@ class OutputError:
 
 
 @dataclass(frozen=True, slots=True)
+class Culprit:
+    """The smallest part of a program that still fails, on the set of values called `set`.
+
+    `place` says in words which operator, boundary or subgraph it is; `edges` are pairs (producer, consumer) joined
+    by " → ". `script` is the file with a stand-alone reproduction, "" where the operators alone are right.
+    """
+
+    place: str
+    set: str
+    groups: tuple[str, ...]
+    operators: tuple[str, ...]
+    edges: tuple[str, ...]
+    shapes: tuple[str, ...]
+    verdict: str
+    script: str
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """Wall time of one phase of getting this result."""
 
@@ -180,6 +198,7 @@ class Report:
     errors: tuple[OutputError, ...] = ()
     stored: tuple[OutputError, ...] = ()
     origin: str = ""
+    culprit: Culprit | None = None
     checks: tuple[str, ...] = ()
     timings: tuple[Timing, ...] = ()
     ratios: tuple[Ratio, ...] = ()

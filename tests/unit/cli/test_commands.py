@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.faults import wrong_operator
 
 from fusebound.cli.main import COMMANDS, invoke
 
@@ -143,7 +144,21 @@ def test_verify_of_a_module_and_of_keyword_arguments(run: Run, model: str) -> No
     assert run("verify", f"{model}:Block", "--expected-calls", "100000000")[0] == 0
     code, out, _ = run("verify", f"{model}:keyword", "--format", "csv", "--expected-calls", "100000000")
     assert code == 0
-    assert out.startswith("output,set,ok")
+    assert out.startswith("group,output,set,ok")
+
+
+def test_verify_finds_what_is_to_blame(
+    run: Run, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong_operator(monkeypatch, "exp")
+    script = tmp_path / "repro.py"
+    code, out, _ = run(
+        "verify", f"{model}:keyword", *PLANNED, "--bisect", "--output", str(script), "--format", "json"
+    )
+    culprit = json.loads(out)["culprit"]
+    assert code == 1
+    assert culprit["place"] == "the kernel of exp (model.py:23) alone" and culprit["shapes"] == ["[1, 1]"]
+    assert culprit["script"] == str(script) and "torch.ops.aten.exp.default(x)" in script.read_text()
 
 
 def test_verify_at_boundary_shapes(run: Run, model: str) -> None:

@@ -1,0 +1,181 @@
+"""Where a program's numbers go wrong: the group, the fewest operators, and the smallest input that still show it.
+
+First groups of the plan are left to the framework, by halves, until one cannot be spared. Then its operators, as a
+function of their own on the values that they meet in the user's program, are compiled alone; fewer of them, shorter
+axes and plainer values are kept as long as the result fails. Every question is put to `check.verify`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fusebound.analysis.tau import Tau
+from fusebound.capture.captured import Captured
+from fusebound.capture.replay import inputs_of
+from fusebound.capture.saved import evaluated
+from fusebound.errors import FuseboundError
+from fusebound.ir.graph import UserOp
+from fusebound.plan.plan import Plan
+from fusebound.plan.trial import only
+from fusebound.verify.call import bind
+from fusebound.verify.check import verify
+from fusebound.verify.inputs import GIVEN, fill
+from fusebound.verify.program import own_copies
+from fusebound.verify.result import VerifyResult
+from fusebound.verify.smaller import Args, fewer, shorter, simpler
+from fusebound.verify.source import Source, function_of
+
+Build = Callable[[Plan], Callable[..., object]]
+"""Compiles a plan of the program itself."""
+Alone = Callable[[Callable[..., Any], Args], tuple[Callable[..., object], Captured]]
+"""Compiles a function for its arguments in the way that is under suspicion: (executable, captured)."""
+_FAILURES = (FuseboundError, RuntimeError, TypeError, ValueError, IndexError)
+"""What a function that was cut out may raise when it is captured, compiled or run: no answer, so no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """What makes a program differ.
+
+    `set` is the set of values on which it was found, `groups` the kernels that cannot be spared (none for a program
+    without a plan), `operators` the fewest that fail as `source` on `args`; `found` is that failure. `source` is None
+    where the operators alone are right, and the fault lies in how the program runs them.
+    """
+
+    set: str
+    groups: tuple[str, ...]
+    operators: tuple[UserOp, ...]
+    edges: tuple[tuple[str, str], ...]
+    found: VerifyResult
+    source: Source | None
+    args: Args
+    questions: int
+
+    @property
+    def place(self) -> str:
+        """The operator, the boundary between two, or the subgraph, in words."""
+        if len(self.operators) == 1:
+            return f"the kernel of {self.operators[0].label} alone"
+        if len(self.operators) == 2 and len(self.edges) == 1:
+            a, b = self.operators
+            return f"the boundary between {a.label} and {b.label}"
+        return "the kernel of " + ", ".join(u.label for u in self.operators)
+
+
+class Bisection:
+    """One search. `alone` compiles functions, `numerics` and `tau` are those that the program promised; no question is
+    begun after `budget_s` seconds: what was found till then stands."""
+
+    def __init__(
+        self, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], alone: Alone, *,
+        numerics: str = "accurate", tau: Tau | None = None, budget_s: float = 120.0, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self._captured, self._alone, self._seed = captured, alone, seed
+        self._args, self._kwargs = own_copies(captured, args, kwargs)
+        self._rule = {"numerics": numerics, "tau": tau}
+        self._deadline = time.perf_counter() + budget_s
+        self._questions = 0
+
+    def plan(self, plan: Plan, build: Build, found: VerifyResult) -> Culprit | None:
+        """What makes this plan, for which `found` failed, differ; None where nothing fails any more."""
+        kind = _set_of(found)
+        kernels = [g.id for g in plan.groups if g.is_kernel]
+        asked = dict[frozenset[str], bool]()
+
+        def fails(ids: Collection[str]) -> bool:
+            key = frozenset(ids)
+            if key not in asked:
+                asked[key] = self._whole_fails(build(only(plan, key)), kind)
+            return asked[key]
+
+        if not fails(kernels):
+            return None
+        first = [found.origin.group] if found.origin is not None else kernels
+        groups = tuple(fewer(first if fails(first) else kernels, fails))
+        users = [u for g in plan.groups if g.id in groups for u in g.users]
+        return self._operators(found, groups, users)
+
+    def program(self, found: VerifyResult) -> Culprit:
+        """What makes a program that was compiled as a whole, and for which `found` failed, differ."""
+        return self._operators(found, (), [u.name for u in self._captured.graph.user_ops])
+
+    def _whole_fails(self, exe: Callable[..., object], kind: str) -> bool:
+        if self._spent():
+            return False
+        return not verify(
+            exe, self._captured, self._args, self._kwargs, sets=(kind,), seed=self._seed, **self._rule
+        ).ok
+
+    def _operators(self, found: VerifyResult, groups: tuple[str, ...], names: Sequence[str]) -> Culprit:
+        kind, graph = _set_of(found), self._captured.graph
+        env = self._values(kind)
+        compiled: dict[object, tuple[Callable[..., object], Captured]] = {}
+
+        def ask(source: Source, args: Args) -> VerifyResult | None:
+            """The failure of a function on some arguments, if it fails."""
+            key = source.text, tuple((a.shape, a.stride()) for a in args if isinstance(a, torch.Tensor))
+            if self._spent():
+                return None
+            try:
+                if key not in compiled:
+                    compiled[key] = self._alone(source.function(), args)
+                exe, captured = compiled[key]
+                result = verify(exe, captured, args, sets=(GIVEN,), seed=self._seed, **self._rule)
+            except _FAILURES:
+                return None
+            return None if result.ok else result
+
+        def cut(users: Sequence[UserOp]) -> tuple[Source, Args]:
+            source = function_of(graph, users)
+            return source, tuple(_own(env[v]) for v in source.inputs)
+
+        users: Sequence[UserOp] = [graph.user[n] for n in names]
+        try:
+            whole = ask(*cut(users))
+        except FuseboundError:
+            whole = None
+        if whole is None:
+            return Culprit(kind, groups, tuple(users), _edges(users), found, None, (), self._questions)
+        users = fewer(users, lambda some: ask(*cut(some)) is not None)
+        source, args = cut(users)
+        args = shorter(args, lambda some: ask(source, some) is not None)
+        args = simpler(args, lambda some: ask(source, some) is not None)
+        self._deadline = float("inf")
+        result = ask(source, args)
+        assert result is not None
+        return Culprit(kind, groups, tuple(users), _edges(users), result, source, args, self._questions)
+
+    def _values(self, kind: str) -> dict[str, Any]:
+        """Every value of the user's program on a set of values, by eager's operators."""
+        if kind != GIVEN:
+            fill(bind(self._captured, self._args, self._kwargs), kind, self._seed)
+        torch.manual_seed(self._seed)
+        with torch.no_grad():
+            inputs = self._captured.bind(self._args, self._kwargs)
+            return evaluated(self._captured.graph, self._captured.modules)(*inputs)
+
+    def _spent(self) -> bool:
+        self._questions += 1
+        return time.perf_counter() > self._deadline
+
+
+def _set_of(found: VerifyResult) -> str:
+    """The set of values on which a program failed first."""
+    return found.failures[0].set if found.failures else found.sets[0]
+
+
+def _own(value: Any) -> Any:
+    """A tensor in memory of its own, with its strides."""
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _edges(users: Sequence[UserOp]) -> tuple[tuple[str, str], ...]:
+    """Pairs of operators of which the second reads what the first makes."""
+    return tuple(
+        (a.name, b.name) for a in users for b in users if not set(a.outputs).isdisjoint(inputs_of(b))
+    )

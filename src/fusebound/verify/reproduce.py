@@ -1,0 +1,99 @@
+"""A failing case as a script that needs torch and fusebound alone."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import torch
+
+from fusebound.verify.bisect import Culprit
+
+LITERAL = 512
+"""Elements up to which a tensor is written out as numbers."""
+
+_TEMPLATE = '''\
+"""Found by `fusebound verify --bisect`: {place}.
+
+{why}
+
+Prints what was found; ends with 1 while the fault is there, with 0 once it is gone.
+"""
+
+import base64
+import math
+import operator
+import sys
+
+import torch
+
+from fusebound.capture.torch import capture
+{imports}from fusebound.verify.check import verify
+
+inf, nan = math.inf, math.nan
+
+
+{function}
+
+def inputs():
+    return (
+{inputs}
+    )
+
+
+def main():
+    captured = capture(f, inputs())
+    compiled = {compiled}
+    found = verify(compiled, captured, inputs(), numerics={numerics!r}, sets=("given",))
+    print("eager:   ", f(*inputs()))
+    print("compiled:", compiled(*inputs()))
+    print(found.summary())
+    return 0 if found.ok else 1
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        sys.exit(main())
+'''
+_COMPILED = {
+    "fusebound": "build(one_kernel(captured.graph, numerics={numerics!r}), captured)",
+    "inductor": "torch.compile(f, dynamic=False)",
+}
+_IMPORTS = {
+    "fusebound": "from fusebound.engine.build import build\nfrom fusebound.plan.trial import one_kernel\n",
+    "inductor": "",
+}
+
+
+def script(culprit: Culprit, compiler: str, numerics: str) -> str:
+    """The script for a culprit with a source; `compiler` is "fusebound" or "inductor"."""
+    assert culprit.source is not None
+    failures = culprit.found.failures
+    why = f"{failures[0].verdict}: {failures[0].detail}" if failures else "; ".join(culprit.found.faults)
+    return _TEMPLATE.format(
+        place=culprit.place,
+        why=why,
+        imports=_IMPORTS[compiler],
+        function=culprit.source.text,
+        inputs="\n".join(f"        {_literal(a)}," for a in culprit.args),
+        compiled=_COMPILED[compiler].format(numerics=numerics),
+        numerics=numerics,
+    )
+
+
+def _literal(a: Any) -> str:
+    """An argument as an expression that makes it again: type, shape, strides and every bit."""
+    if not isinstance(a, torch.Tensor):
+        return repr(a)
+    if not a.numel():
+        return f"torch.empty({list(a.shape)}, dtype={a.dtype})"
+    dense = a.contiguous()
+    if a.numel() <= LITERAL and a.dtype.itemsize > 1 and not a.is_complex():
+        made = f"torch.tensor({dense.tolist()}, dtype={a.dtype})"
+    else:
+        data = base64.b64encode(dense.view(-1).view(torch.uint8).numpy().tobytes()).decode()
+        flat = f'torch.frombuffer(bytearray(base64.b64decode("{data}")), dtype={a.dtype})'
+        made = f"{flat}.reshape({list(a.shape)})"
+    if a.is_contiguous():
+        return made
+    return f"torch.empty_strided({list(a.shape)}, {a.stride()}, dtype={a.dtype}).copy_({made})"

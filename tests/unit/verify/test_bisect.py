@@ -1,0 +1,140 @@
+"""Bisection: the one group, the fewest operators, the smallest input, and a script that shows the fault alone."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.faults import forgotten_tail, wrong_operator, wrong_pair
+
+from fusebound.api.bisection import bisect_inductor, bisect_plan, by_inductor
+from fusebound.capture.torch import capture
+from fusebound.engine.build import build
+from fusebound.plan.greedy import plan
+from fusebound.target import get
+from fusebound.verify.bisect import Culprit
+from fusebound.verify.check import verify
+from fusebound.verify.inputs import GIVEN, PLAIN
+from fusebound.verify.reproduce import script
+from fusebound.verify.smaller import fewer
+from fusebound.verify.source import function_of
+
+torch.manual_seed(0)
+X, W = torch.randn(6, 40), torch.randn(40, 40)
+
+
+def program(x, w):
+    h = F.softmax(x * 2, -1)
+    y = h @ w
+    return (torch.erf(y + 1) * 3 - y).sum(-1) * 0.5, h
+
+
+def culprit_of(fn: Callable[..., object], *args: torch.Tensor) -> Culprit:
+    captured = capture(fn, args)
+    made = plan(captured.graph, target=get("cpu-avx512"), expected_calls=10**9)
+    exe = build(made, captured)
+    found = verify(exe, captured, args, sets=(GIVEN,))
+    assert not found.ok
+    culprit = bisect_plan(exe, captured, args, {}, found)
+    assert culprit is not None
+    return culprit
+
+
+def exit_of(path: Path) -> object:
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(path), run_name="__main__")
+    return left.value.code
+
+
+def test_one_boundary_and_a_script_that_shows_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong_pair(monkeypatch, "erf", "mul")
+    found = culprit_of(program, X, W)
+    assert [u.name for u in found.operators] == ["erf", "mul_1"] and found.edges == (("erf", "mul_1"),)
+    assert found.place.startswith("the boundary between erf (test_bisect.py:")
+    assert found.groups == ("g2",) and [a.shape for a in found.args] == [(1, 1)]
+    path = tmp_path / "repro.py"
+    path.write_text(script(found, "fusebound", "accurate"))
+    assert str(Path.cwd()) not in path.read_text() and str(Path.home()) not in path.read_text()
+    assert exit_of(path) == 1 and "FAILED" in capsys.readouterr().out
+    monkeypatch.undo()
+    assert exit_of(path) == 0
+
+
+def test_one_operator_and_the_length_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten_tail(monkeypatch)
+    found = culprit_of(program, X, W)
+    assert [u.name for u in found.operators] == ["softmax"] and found.edges == ()
+    (x,) = found.args
+    assert x.shape[0] == 1 and x.shape[1] in (1, 2, 3, 5, 9, 17)
+    assert not found.found.ok
+
+
+def test_a_right_program_has_no_culprit(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        wrong_operator(patch, "erf")
+        captured = capture(program, (X, W))
+        exe = build(plan(captured.graph, target=get("cpu-avx512"), expected_calls=10**9), captured)
+        found = verify(exe, captured, (X, W), sets=(GIVEN,))
+    assert not found.ok and bisect_plan(exe, captured, (X, W), {}, found) is None
+
+
+@pytest.mark.parametrize("needed", [{3}, {0, 7}, {2, 3, 5}, set(range(8))])
+def test_no_item_can_be_left_out(needed: set[int]) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def fails(some) -> bool:
+        asked.append(tuple(some))
+        return needed <= set(some)
+
+    assert set(fewer(range(8), fails)) == needed
+    assert len(asked) <= 64
+
+
+def many_forms(x, i):
+    values, places = x.topk(3, dim=-1)
+    low = x.amin(-1, keepdim=True).clamp(min=-float("inf"))
+    y = torch.cat([values, low.expand(-1, 2)], 1).to(torch.float64)
+    return y[:, i], places, x.max(-1)[1], torch.full_like(y, 2.5, dtype=torch.bfloat16)
+
+
+def test_operators_as_text_are_the_same_function() -> None:
+    i = torch.tensor([0, 4, 1])
+    graph = capture(many_forms, (X, i)).graph
+    source = function_of(graph, graph.user_ops)
+    given = dict(zip(graph.input_ids, (X, i), strict=True))
+    mine = source.function()(*(given[v] for v in source.inputs))
+    assert set(source.outputs) == set(graph.outputs)
+    by_id = dict(zip(source.outputs, mine, strict=True))
+    for v, y in zip(graph.outputs, many_forms(X, i), strict=True):
+        assert torch.equal(by_id[v], y) and by_id[v].dtype == y.dtype
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
+def test_inductor_is_bisected_as_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from torch._inductor import config
+    from torch._inductor.codegen import cpp
+
+    for overrides in (cpp.CppOverrides, cpp.CppVecOverrides):
+        monkeypatch.setattr(overrides, "erf", staticmethod(lambda x: f"({x})"))
+    x = torch.ones(1, 1)
+
+    def fn(x):
+        return torch.erf(x) + 1
+
+    with config.patch(force_disable_caches=True):
+        found = verify(by_inductor(fn, (x,), {}), capture(fn, (x,)), (x,), sets=PLAIN)
+        assert not found.ok
+        culprit = bisect_inductor(capture(fn, (x,)), (x,), {}, found)
+        assert [u.name for u in culprit.operators] == ["erf"]
+        path = tmp_path / "repro.py"
+        path.write_text(script(culprit, "inductor", "accurate"))
+        assert exit_of(path) == 1
