@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fusebound.analysis.alias import preconditions
+from fusebound.analysis.group import boundary
 from fusebound.analysis.tau import Tau
 from fusebound.errors import FormatError, GraphError, UsageError
 from fusebound.gates.base import GATES, Evidence, Verdict
@@ -87,7 +88,7 @@ def _read_body(d: dict[str, Any], graph: Graph, where: str) -> Plan:
         raise ValueError(f"it plans the subgraphs {list(nested)}, its graph has {list(graph.subgraphs)}")
     return Plan(
         str(d["graph_key"]), graph, d["policy"], d["numerics"], d["target"],
-        tuple(Group(**_tuples(g, _GROUP)) for g in d["groups"]),
+        tuple(_read_group(g) for g in d["groups"]),
         tuple(Cut(**_tuples(c, _CUT)) for c in d["cuts"]),
         tuple(_read_decision(x) for x in d["decisions"]),
         float(d["predicted_us"]), float(d["lower_bound_us"]), float(d["gap"]), int(d["peak_bytes"]),
@@ -95,6 +96,13 @@ def _read_body(d: dict[str, Any], graph: Graph, where: str) -> Plan:
         rules_from_data(d.get("rules", {}), f"{where}, rules"),
         {name: _read_body(nested[name], s, where) for name, s in graph.subgraphs.items()},
     )  # fmt: skip
+
+
+def _read_group(data: dict[str, Any]) -> Group:
+    for field in ("users", "nodes", "inputs", "outputs"):
+        if not isinstance(data[field], list) or not all(isinstance(x, str) for x in data[field]):
+            raise ValueError(f"{field} of a group is no list of names: {data[field]!r}")
+    return Group(**_tuples(data, _GROUP))
 
 
 def read_plan(path: Path, graph: Graph | None) -> Plan:
@@ -138,6 +146,12 @@ def _fits(plan: Plan, where: str) -> None:
         ]
         if unknown or g.kind not in ("kernel", "framework"):
             raise FormatError(f"damaged plan: group {g.id} names {', '.join(unknown) or g.kind}", where=where)
+        own = {n.id for u in g.users for n in known.members[u]}
+        if set(g.nodes) != own or (g.inputs, g.outputs) != boundary(known, own):
+            raise FormatError(
+                f"damaged plan: nodes, inputs or outputs of group {g.id} are not those of its operators",
+                where=where,
+            )
 
 
 def _fields(x: object, names: tuple[str, ...]) -> Json:
