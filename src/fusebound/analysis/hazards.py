@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fusebound.analysis.access import Region, ints, whole
 from fusebound.analysis.alias import storages
 from fusebound.analysis.group import in_order
-from fusebound.analysis.resolve import NeedSplit, Ranges, Resolver, Unresolved
+from fusebound.analysis.resolve import NeedSplit, Ranges, Resolver, Unresolved, interval
 from fusebound.ir.graph import Graph, Node, hint
 from fusebound.ir.maps import Affine, Index, identity, show
 from fusebound.ir.ops import spec_of
@@ -61,7 +61,9 @@ def _war(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard |
     return Hazard("F102", target, text, found.index, write, (found.node.id, maker.id), flip)
 
 
-_HOW = {"slice": "sliced", "flip": "flipped", "permute": "permuted", "cat": "shifted", "pad": "shifted"}
+_HOW = {"slice": "sliced", "flip": "flipped", "permute": "permuted", "cat": "shifted", "pad": "shifted",
+        "gather": "by data", "index_select": "by data"}  # fmt: skip
+_BY_DATA = ("gather", "index_select")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +88,23 @@ class _Reads:
     seen: set[tuple[str, Index, Ranges]] = field(default_factory=set[tuple[str, Index, Ranges]])
 
     def first_moved(self, maker: Node, written: Index) -> _Moved | None:
-        """The first read of the target that is not at the written point, or None."""
+        """The first read of an element of the target that another point changes, or None."""
+        changed = _changed(self.g, maker, self.target)
         stack: list[tuple[Node, Index, Ranges, Node]] = [(maker, written, (), maker)]
         while stack and len(self.seen) < MAX_POINTS:
             n, at, ranges, mover = stack.pop()
             mover = n if n.op in _HOW else mover
+            if n.op in _BY_DATA and self._stems(n.inputs[0]):
+                return _Moved(n, "points known at run time")
             try:
                 uses = self._uses(n, at, ranges)
-            except (Unresolved, NeedSplit):
-                return _Moved(n, "points without an affine form")
+            except NeedSplit:
+                return _Moved(n, "points that no one loop counts")
+            except Unresolved:
+                continue  # the iteration space will say why
             for v, index, part in uses:
-                if v == self.target and self._elsewhere(index, written):
+                moved = v == self.target and self._elsewhere(index, written)
+                if moved and self._meets(index, part, changed):
                     return _Moved(mover, show(index))
                 p = self.g.producer.get(v)
                 if p is not None and p.id in self.inside and (v, index, part) not in self.seen:
@@ -104,11 +112,20 @@ class _Reads:
                     stack.append((p, index, part, mover))
         return None
 
+    def _stems(self, value: str) -> bool:
+        """Whether the group computes a value from the target."""
+        queue = [value]
+        while queue:
+            v = queue.pop()
+            if v == self.target:
+                return True
+            p = self.g.producer.get(v)
+            queue += p.inputs if p is not None and p.id in self.inside else ()
+        return False
+
     def _uses(self, n: Node, at: Index, ranges: Ranges) -> list[tuple[str, Index, Ranges]]:
         spec = spec_of(n.op)
-        if spec is None or spec.cls == "gather":
-            raise Unresolved("F102", f"{n.op} reads by data", n.id)
-        if spec.cls == "reduce":
+        if spec is not None and spec.cls == "reduce":
             self.reductions.setdefault((n.id, at), self._reduced(n, at))
         uses = Resolver(self.g, tuple(self.sizes), self.reductions).uses(n, at, ranges)
         return [(n.inputs[u.operand], u.index, u.ranges) for u in uses if u.operand is not None]
@@ -123,6 +140,14 @@ class _Reads:
         self.sizes.append(size)
         return Affine.var(len(self.sizes) - 1)
 
+    def _meets(self, index: Index, part: Ranges, changed: Region) -> bool:
+        """Whether a read may be of elements in the region that changes."""
+        for e, (start, count, step) in zip(index, changed, strict=True):
+            low, high = interval(e, part, tuple(self.sizes))
+            if high < start or low > start + (count - 1) * step:
+                return False
+        return True
+
     def _elsewhere(self, index: Index, written: Index) -> bool:
         rank = len(written)
         return any(
@@ -136,7 +161,7 @@ def _waw(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard |
     writers = [n for n in in_order(g, inside) if n.op == "slice_scatter" and n.id != maker.id]
     owner = storages(g).base
     for n in writers:
-        if n.out not in g.escaping or not _versions(g, n.out, maker.out):
+        if n.out not in g.escaping or _base(g, n.out) != target or not _versions(g, n.out, maker.out):
             continue
         if _written(g, n) != _written(g, maker) and owner[n.out] != owner[maker.out]:
             a, b = g.user[n.user].label, g.user[maker.user].label
@@ -149,6 +174,13 @@ def _waw(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard |
                 "F103", target, text, _show(_written(g, n)), _show(_written(g, maker)), (n.id, maker.id), flip
             )
     return None
+
+
+def _base(g: Graph, value: str) -> str:
+    """The tensor whose content a chain of slice assignments changes part by part."""
+    while (p := g.producer.get(value)) is not None and p.op == "slice_scatter":
+        value = p.inputs[0]
+    return value
 
 
 def _versions(g: Graph, old: str, new: str) -> bool:
@@ -175,6 +207,12 @@ def _written(g: Graph, n: Node) -> Region:
     region = list(whole(g.values[n.out]))
     region[dim] = (start, size, step)
     return tuple(region)
+
+
+def _changed(g: Graph, maker: Node, target: str) -> Region:
+    """The points of `target` at which `maker`'s result may differ from it."""
+    kept = maker.op == "slice_scatter" and maker.inputs[0] == target
+    return _written(g, maker) if kept else whole(g.values[target])
 
 
 def _show(r: Region) -> str:

@@ -140,7 +140,9 @@ def _domain(c: Candidate) -> Verdict | None:
         return None
     r = c.space
     evidence = tuple(Evidence(f"read of {v}", relation(c.graph, v, c.nodes)) for v in c.between[:4])
-    return Verdict(GATE, "fail", r.code, r.message, r.nodes, evidence, _domain_flip(r.code))
+    where = c.label(r.nodes[0]) if r.nodes else ""
+    text = r.message if where in r.message else f"{where}: {r.message}"
+    return Verdict(GATE, "fail", r.code, text, r.nodes, evidence, _domain_flip(r.code))
 
 
 def _domain_flip(code: str) -> str:

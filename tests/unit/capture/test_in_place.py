@@ -1,4 +1,4 @@
-"""In-place operators on memory that they read: refused with the user's line, and eager's result in a compiled function."""
+"""In-place operators on memory that they read: refused with the user's line, and left to eager."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fusebound.engine.compile import EagerNotice, Options, compile
 from fusebound.errors import CaptureError, FuseboundError
 
 OPTIONS = Options(contest=False, expected_calls=10**9, hardware="cpu-avx512")
+FOREACH: Any = torch
 FLIPPED = torch.tensor([3, 2, 1, 0])
 
 SELF_OVERLAPPING: list[Callable[[Tensor, Tensor], Any]] = [
@@ -43,13 +44,13 @@ SELF_OVERLAPPING: list[Callable[[Tensor, Tensor], Any]] = [
 """Where eager raises, or what it gives depends on the order of its loop."""
 
 ONE_AFTER_ANOTHER: list[Callable[[Tensor, Tensor], Any]] = [
-    lambda a, b: torch._foreach_add_([a, b], [b, a]),
-    lambda a, b: torch._foreach_mul_([a, a, b], 2.0),
-    lambda a, b: torch._foreach_copy_([a, b], [b, a]),
-    lambda a, b: torch._foreach_lerp_([a, b], [b, a], 0.5),
-    lambda a, b: torch._foreach_addcmul_([a, b], [b, b], [b, a], 2.0),
-    lambda a, b: torch._foreach_sub_([a[1:], a[:2]], 1),
-    lambda a, b: torch._foreach_add_([a[2:], b[:2]], [b[2:], a[1:3]]),
+    lambda a, b: FOREACH._foreach_add_([a, b], [b, a]),
+    lambda a, b: FOREACH._foreach_mul_([a, a, b], 2.0),
+    lambda a, b: FOREACH._foreach_copy_([a, b], [b, a]),
+    lambda a, b: FOREACH._foreach_lerp_([a, b], [b, a], 0.5),
+    lambda a, b: FOREACH._foreach_addcmul_([a, b], [b, b], [b, a], 2.0),
+    lambda a, b: FOREACH._foreach_sub_([a[1:], a[:2]], 1),
+    lambda a, b: FOREACH._foreach_add_([a[2:], b[:2]], [b[2:], a[1:3]]),
 ]
 
 LEGAL: list[Callable[[Tensor, Tensor], Any]] = [
@@ -65,11 +66,11 @@ LEGAL: list[Callable[[Tensor, Tensor], Any]] = [
     lambda a, b: torch.where(a > b, a, b, out=a),
     lambda a, b: a.index_add_(0, FLIPPED, a.flip(1)),
     lambda a, b: a.masked_fill_(a.t() > 0, 3),
-    lambda a, b: torch._foreach_add_([a, b], [a.roll(1, 0), b.flip(0)]),
-    lambda a, b: torch._foreach_add_([a[:2], a[2:]], [a[:2], b[:2]]),
-    lambda a, b: torch._foreach_sub_([a, b], [b.clone(), a.clone()]),
+    lambda a, b: FOREACH._foreach_add_([a, b], [a.roll(1, 0), b.flip(0)]),
+    lambda a, b: FOREACH._foreach_add_([a[:2], a[2:]], [a[:2], b[:2]]),
+    lambda a, b: FOREACH._foreach_sub_([a, b], [b.clone(), a.clone()]),
     # Read at an earlier place than written: the old content, for eager too.
-    lambda a, b: torch._foreach_add_([b[:2], a[:2]], [a[:2], b[2:]]),
+    lambda a, b: FOREACH._foreach_add_([b[:2], a[:2]], [a[:2], b[2:]]),
 ]
 
 
