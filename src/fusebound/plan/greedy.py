@@ -178,7 +178,7 @@ def plan(
 
 def _planned(graph: Graph, facts: Facts, given: GivenFacts, prefix: str) -> Plan:
     """The plan of a graph whose groups are called `prefix` and a number, with those of its subgraphs."""
-    search = Search(graph, facts, roles(graph), Contracted(graph), simulator(given))
+    search = Search(graph, facts, roles(graph, facts.numerics), Contracted(graph, facts.numerics), simulator(given))
     if facts.policy.startswith("textbook"):
         _textbook(search, strict=facts.policy == "textbook-strict")
     elif facts.policy != "none":
