@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.catalogue.harness import FOREVER, PLANNED_FOR, call, compare, rand
 from torch import Tensor
+from torch._higher_order_ops.while_loop import while_loop
 
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
@@ -219,6 +220,16 @@ def rows_one_after_another(a: Tensor) -> None:
         a[i] += a[i - 1] * 0.5
 
 
+@case(x(), x(seed=1), kernels=3, apart={("abs_1", "while_loop"): "F603"})
+def updated_around_a_loop(a: Tensor, b: Tensor) -> Tensor:
+    b.add_(a * 2)
+    _, z = while_loop(
+        lambda i, z: i < 3, lambda i, z: (i + 1, (z * 0.5 + 1).exp() * 0.1), (torch.tensor(0), (b * 2).abs())
+    )
+    a.mul_(z).add_(1)
+    return z * 2 + a
+
+
 # -- by data
 
 
@@ -283,8 +294,8 @@ def test_as_eager(c: Case) -> None:
         verdict = made.why(a, b).judgement.dependence
         assert (verdict.code, bool(verdict)) == (code, False), verdict
         assert "test_storage.py:" in verdict.message
-    assert len(made.kernels) == c.kernels
     exe = build(Plan.from_json(made.to_json()), captured)
+    assert len(exe.kernels) == c.kernels
     compare(captured, c.args, call(exe, c.args))
     compiled = compile(c.fn, Options(contest=False, expected_calls=FOREVER, hardware=PLANNED_FOR))
     for _ in range(2):
