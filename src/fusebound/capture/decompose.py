@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.export.exported_program as exported
 import torch.fx
+from torch._inductor import config as inductor
 from torch.export import ExportedProgram
 
 from fusebound.capture.classes import CONTRACT, boundary
@@ -23,7 +24,7 @@ Op = torch._ops.OpOverload
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """Functional, composites whole; those without a lowering are taken apart if that gives known pieces."""
-    with _composites(program), eager_dropout():
+    with _composites(program), eager_draws():
         functional = program.run_decompositions(dict(DROPOUT))
         unknown = {op for op in _operators(functional) if _is_unknown_composite(op)}
         if not unknown:
@@ -77,18 +78,20 @@ DROPOUT: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
 
 
 @contextlib.contextmanager
-def eager_dropout() -> Iterator[None]:
-    """Take dropout apart as eager's CPU kernel does, so that only its draw need be left to the framework.
+def eager_draws() -> Iterator[None]:
+    """Take dropout apart as eager's CPU kernel does, so that only its draw need be left to the framework, and keep
+    draws that nobody reads, which move the generator.
 
-    The framework's own definition for tracing goes through `native_dropout`, which rounds otherwise; it is no entry
-    of the decomposition table, which this operator never reaches.
+    The framework's own definition of dropout for tracing goes through `native_dropout`, which rounds otherwise; it is
+    no entry of the decomposition table, which this operator never reaches.
     """
     op = torch.ops.aten.dropout.default
     held = dict(op.py_kernels)
     op.py_kernels.update(dict.fromkeys(held, _dropout))
     op._dispatch_cache.clear()
     try:
-        yield
+        with inductor.patch(fallback_random=True):  # the flag by which tracing decides
+            yield
     finally:
         op.py_kernels.update(held)
         op._dispatch_cache.clear()
@@ -96,7 +99,8 @@ def eager_dropout() -> Iterator[None]:
 
 def _is_unknown_composite(op: Op) -> bool:
     name = target_name(op)
-    return name not in LOWERINGS and boundary(name, Unlowered("")) == ("opaque", "F601") and _is_composite(op)
+    cls, code = boundary(name, Unlowered(""))
+    return name not in LOWERINGS and cls == "opaque" and code in ("F601", "F610") and _is_composite(op)
 
 
 @contextlib.contextmanager

@@ -232,6 +232,7 @@ MOVES: dict[str, Fn] = {
     "full_like": lambda x: torch.full_like(x, 2) + x.new_full((6,), 3) + x.new_zeros(6),
     "arange": lambda x: torch.arange(6) + torch.arange(1, 7) + torch.arange(0, 12, 2) + x.sum().long(),
     "arange_real": lambda x: torch.arange(0, 0.6, 0.1) + torch.arange(1, 7, dtype=torch.float32),
+    "arange_truncated": lambda x: torch.arange(2.1, -2.9, -1.0, dtype=torch.int64) + x.sum().long(),
     "eye": lambda x: torch.eye(6, dtype=x.dtype) + x[0, 0],
     "full": lambda x: torch.full((6,), 0.5, dtype=x.dtype) * x + torch.scalar_tensor(2.0, dtype=x.dtype),
     "fill": lambda x: x.clone().fill_(3.0) + x,

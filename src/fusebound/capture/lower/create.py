@@ -50,7 +50,10 @@ def fill(c: Ctx, x: T, value: T | Number) -> T:
 
 @lowering("aten.arange.start_step")
 def arange(c: Ctx, start: Number, end: Number, step: Number = 1, **options: object) -> T:
+    """Integers from a truncated start by a truncated step, as eager has them."""
     (n,) = c.out.shape
+    if not c.out_dtype.is_floating_point:
+        return c.iota((int(n),), 0, c.out_dtype, int(start), int(step))  # type: ignore[arg-type]
     if isinstance(start, float) or isinstance(step, float):
         # Eager steps in double precision and rounds once.
         return c.cast(c.iota((int(n),), 0, torch.float64, float(start), float(step)), c.out_dtype)  # type: ignore[arg-type]
