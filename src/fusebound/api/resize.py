@@ -17,7 +17,7 @@ def leading(model: Model) -> int:
     import torch
     from torch.utils._pytree import tree_leaves
 
-    for x in tree_leaves(model.args):
+    for x in tree_leaves((model.args, dict(model.kwargs))):
         if isinstance(x, torch.Tensor) and x.ndim:
             return x.shape[0]
     raise UsageError("no example input has an axis to resize", where=model.name, code="E105")
@@ -33,7 +33,8 @@ def resized(model: Model, size: int) -> Model:
     def resize(x: Any) -> Any:
         return _rows(x, size) if isinstance(x, torch.Tensor) and x.ndim and x.shape[0] == old else x
 
-    return replace(model, args=tree_map(resize, model.args), graph=None, plan=None)
+    args, kwargs = tree_map(resize, (model.args, dict(model.kwargs)))
+    return replace(model, args=args, kwargs=kwargs, graph=None, plan=None)
 
 
 def _rows(x: torch.Tensor, size: int) -> torch.Tensor:

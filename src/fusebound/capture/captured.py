@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,10 +52,8 @@ class Captured:
         """
         flat, spec = self._flatten(args, kwargs or {})
         if spec != self.in_spec:
-            raise UsageError(
-                "the arguments are structured differently from the captured ones", code="E120",
-                hint=f"captured with {self.in_spec}",
-            )  # fmt: skip
+            what = "the arguments are structured differently from the captured ones"
+            raise UsageError(f"{what}: {_difference(self.in_spec, spec)}", code="E120")
         baked = iter(self.constants)
         given: dict[str, Any] = {}
         for id, value in zip(self.user_inputs, flat, strict=True):
@@ -97,6 +95,40 @@ def seed_holder() -> Getter:
     kernel reads it."""
     seed = torch.zeros((), dtype=torch.int64)
     return lambda: seed
+
+
+def _difference(captured: TreeSpec | None, given: TreeSpec) -> str:
+    """Where two structures of (positional, keyword) arguments part, in words."""
+    if captured is None:
+        return "it takes none"
+    (args, kwargs), (now, now_kwargs) = captured.children(), given.children()
+    if args.num_children != now.num_children or set(kwargs.context) != set(now_kwargs.context):
+        return f"captured with {_signature(args, kwargs)}, called with {_signature(now, now_kwargs)}"
+    name, a, b = next(_parted("", args, now), None) or next(_parted("", kwargs, now_kwargs))
+    return f"argument {name} was {_words(a)} at capture and is {_words(b)} now"
+
+
+def _parted(name: str, a: TreeSpec, b: TreeSpec) -> Iterator[tuple[str, TreeSpec, TreeSpec]]:
+    """The innermost places where two structures are unlike."""
+    if (a.type, a.context, a.num_children) != (b.type, b.context, b.num_children):
+        yield name, a, b
+        return
+    keys = a.context if a.type is dict else range(a.num_children)
+    for key, x, y in zip(keys, a.children(), b.children(), strict=True):
+        yield from _parted(f"{name}[{key!r}]", x, y)
+
+
+def _signature(args: TreeSpec, kwargs: TreeSpec) -> str:
+    n = args.num_children
+    by_name = f" and {', '.join(map(repr, kwargs.context))} by keyword" if kwargs.num_children else ""
+    return f"{n} argument{'s' * (n != 1)} by position{by_name}"
+
+
+def _words(spec: TreeSpec) -> str:
+    if spec.is_leaf():
+        return "one value"
+    name = getattr(spec.type, "__name__", str(spec.type))
+    return f"a {name} of {', '.join(map(repr, spec.context)) if spec.type is dict else spec.num_children}"
 
 
 def _same_constant(a: Any, b: Any) -> bool:

@@ -25,7 +25,9 @@ SIZE = "N"
 @click.command("sweep", short_help="The size from which fusing pays.")
 @click.argument("model")
 @click.option(
-    "--sizes", metavar="N,N,…", help="Sizes, from small to large; by default five up to the model's own."
+    "--sizes",
+    metavar="N,N,…",
+    help="Sizes, from small to large; by default the model's own and four smaller ones, each a quarter.",
 )
 @with_options(MODEL, PLAN, ROUNDS, OUTPUT)
 def command(options: Options, model: str, sizes: str | None) -> None:
@@ -39,6 +41,9 @@ def command(options: Options, model: str, sizes: str | None) -> None:
     at, own = _family(model, options)
     chosen = _parse(sizes) if sizes else tuple(sorted({max(own // STEP**k, 1) for k in range(STEPS)}))
     session = Session(model, options)
+    if len(chosen) < STEPS and not sizes:
+        listed = ", ".join(map(str, chosen))
+        session.phases.say(f"  the first axis is only {own} long: sizes {listed}; --sizes takes others")
     found = sweep(
         lambda shape: _built(session, at(shape[0])), [(n,) for n in chosen], rounds=options.rounds or 15
     )
@@ -80,7 +85,7 @@ def _parse(text: str) -> tuple[int, ...]:
 def _built(session: Session, model: Model) -> Built:
     exe, _ = session.build(model)
     session.phases.say(f"  {model.name}: {len(exe.kernels)} kernels of {len(exe.plan.groups)} steps")
-    return exe, model.fn, model.args
+    return exe, model.fn, model.args, model.kwargs
 
 
 def _first(found: Sweep) -> int | None:

@@ -110,7 +110,7 @@ def bench(
         lost = _lost(main, calls)
         for _ in range(_CONFIRMATIONS if lost else 0):
             lost &= _lost(run(), calls)
-        kernels = _profile(exe, args)
+        kernels = _profile(exe, args, kwargs)
     return BenchResult(
         fused=main[FUSED],
         fused_held=held[FUSED] if held else None,
@@ -147,10 +147,10 @@ def _opponent(
     )
 
 
-def _profile(exe: object, args: tuple[Any, ...]) -> tuple[tuple[str, float], ...]:
-    """Times of the groups, where `exe` can take them (`exe.profile(args)` → µs by group)."""
+def _profile(exe: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Times of the groups, where `exe` can take them (`exe.profile(args, kwargs)` → µs by group)."""
     profile = getattr(exe, "profile", None)
-    return tuple(profile(args).items()) if profile else ()
+    return tuple(profile(args, kwargs).items()) if profile else ()
 
 
 def _output_bytes(call: Callable[[], object]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from fusebound.measure.statistics import Ratio, Samples, ratio
 from fusebound.measure.timer import interleave
 
 Shape = tuple[int, ...]
-Built = tuple[Callable[..., object], Callable[..., object], Sequence[Any]]
-"""A built program, the eager function, and arguments."""
+Built = tuple[Callable[..., object], Callable[..., object], Sequence[Any], Mapping[str, Any]]
+"""A built program, the eager function, and arguments by position and by keyword."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def sweep(build: Callable[[Shape], Built], shapes: Iterable[Shape], *, rounds: i
 
 
 def _point(shape: Shape, built: Built, rounds: int) -> Point:
-    exe, eager, args = built
-    calls = {FUSED: without_gradients(exe, args, {}), "eager": without_gradients(eager, args, {})}
+    exe, eager, args, kwargs = built
+    calls = {FUSED: without_gradients(exe, args, kwargs), "eager": without_gradients(eager, args, kwargs)}
     times = interleave(calls, rounds=rounds)
     return Point(shape, times[FUSED], times["eager"], ratio(times["eager"], times[FUSED]))

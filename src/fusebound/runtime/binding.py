@@ -24,10 +24,13 @@ def positional(captured: Captured) -> bool:
 
 
 def binder(captured: Captured) -> Binder:
-    """From positional arguments, none of them nested, to the graph's inputs."""
+    """From positional arguments, none of them nested, to the graph's inputs.
+
+    Those of a saved graph are all arguments, parameters and buffers too; else these are fetched at every call.
+    """
     place = {v: i for i, v in enumerate(captured.user_inputs) if v is not None}
-    getters = [captured.state[i.value] for i in captured.graph.inputs if i.kind != "user"]
-    order = [place[i.value] if i.kind == "user" else -1 for i in captured.graph.inputs]
+    getters = [captured.state[i] for i in captured.graph.input_ids if i not in place]
+    order = [place.get(i, -1) for i in captured.graph.input_ids]
     if order == list(range(len(captured.user_inputs))):
         return lambda given: given
     if not getters:

@@ -193,11 +193,13 @@ class Executable:
                     env[i] = None
             return self._finish(env)
 
-    def profile(self, args: tuple[Any, ...], rounds: int = 5) -> dict[str, float]:
+    def profile(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, rounds: int = 5
+    ) -> dict[str, float]:
         """Median microseconds of every step, by group id, over some rounds."""
         samples: dict[str, list[float]] = {g.id: [] for g, _ in self._steps}
         for _ in range(rounds):
-            env = self._start(self.captured.bind(args, {}))
+            env = self._start(self.captured.bind(args, kwargs))
             with torch.no_grad():
                 for (group, step), drop in zip(self._steps, self._drop, strict=True):
                     start = time.perf_counter()

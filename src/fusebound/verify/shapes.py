@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from fusebound.verify.call import Capture
 from fusebound.verify.check import verify
 from fusebound.verify.inputs import PLAIN, boundary_variants
 from fusebound.verify.result import VerifyResult
 
-Build = Callable[[tuple[Any, ...]], tuple[Callable[..., object], Capture]]
+Build = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Callable[..., object], Capture]]
 """Captures the function for the arguments and builds it: (executable, captured)."""
 
 
@@ -31,31 +32,36 @@ class ShapeCheck:
 
 
 def verify_shapes(
-    build: Build, fn: Callable[..., object], args: Sequence[Any], *, numerics: str = "accurate", seed: int = 0
-) -> tuple[ShapeCheck, ...]:
+    build: Build, fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *,
+    numerics: str = "accurate", seed: int = 0,
+) -> tuple[ShapeCheck, ...]:  # fmt: skip
     """Verify `fn` at sizes round a vector and a tile, at size 0 and 1, transposed, strided and expanded.
 
-    `build` is called with each variant of `args`; variants that eager refuses are listed, not built. Whatever
-    `build` raises for a variant that eager runs is raised.
+    `build` is called with each variant of the arguments, nested and keyword ones too; variants that eager refuses
+    are listed, not built. Whatever `build` raises for a variant that eager runs is raised.
     """
+    leaves, spec = tree_flatten((tuple(args), dict(kwargs or {})))
     return tuple(
-        _check(build, fn, label, variant, numerics, seed) for label, variant in boundary_variants(args)
+        _check(build, fn, label, tree_unflatten(list(variant), spec), numerics, seed)
+        for label, variant in boundary_variants(leaves)
     )
 
 
 def _check(
-    build: Build, fn: Callable[..., object], label: str, args: tuple[Any, ...], numerics: str, seed: int
-) -> ShapeCheck:
+    build: Build, fn: Callable[..., object], label: str, call: tuple[tuple[Any, ...], dict[str, Any]],
+    numerics: str, seed: int,
+) -> ShapeCheck:  # fmt: skip
+    args, kwargs = call
     try:
         with torch.no_grad():
-            fn(*_copies(args))
+            fn(*_copies(args), **_copies(kwargs))
     except Exception as refusal:
         text = (str(refusal) or type(refusal).__name__).splitlines()[0]
         return ShapeCheck(label, None, text)
-    exe, captured = build(args)
-    return ShapeCheck(label, verify(exe, captured, args, numerics=numerics, sets=PLAIN, seed=seed))
+    exe, captured = build(args, kwargs)
+    return ShapeCheck(label, verify(exe, captured, args, kwargs, numerics=numerics, sets=PLAIN, seed=seed))
 
 
-def _copies(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _copies(tree: Any) -> Any:
     """A trial run must not change the arguments that are verified."""
-    return tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args)
+    return tree_map(lambda a: a.clone() if isinstance(a, torch.Tensor) else a, tree)

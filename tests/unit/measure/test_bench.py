@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,13 +72,14 @@ def test_arguments_that_the_function_changes_keep_their_values() -> None:
 
 def test_the_groups_of_an_executable_are_listed() -> None:
     class Exe:
-        def __call__(self, x: torch.Tensor) -> torch.Tensor:
-            return x + 1
+        def __call__(self, x: torch.Tensor, *, y: torch.Tensor) -> torch.Tensor:
+            return x + y
 
-        def profile(self, args: tuple[Any, ...]) -> dict[str, float]:
-            return {"g0": 1.5 * len(args)}
+        def profile(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, float]:
+            return {"g0": 1.5 * len(args), **dict.fromkeys(kwargs, 2.0)}
 
-    assert bench(Exe(), Traced(lambda x: x + 1), (X,), rounds=3).kernels == (("g0", 1.5),)
+    found = bench(Exe(), Traced(lambda x, y: x + y), (X,), {"y": X}, rounds=3)
+    assert found.kernels == (("g0", 1.5), ("y", 2.0))
 
 
 def test_an_unknown_opponent() -> None:
@@ -99,10 +101,10 @@ def test_inductor_runs_or_says_what_it_needs() -> None:
 
 
 def test_the_size_from_which_fusing_pays() -> None:
-    def build(shape: tuple[int, ...]) -> tuple[Any, Any, tuple[torch.Tensor]]:
+    def build(shape: tuple[int, ...]) -> tuple[Any, Any, tuple[()], dict[str, torch.Tensor]]:
         fused = slow if shape[0] < 100 else (lambda x: x + 1)
         eager = (lambda x: x + 1) if shape[0] < 100 else slow
-        return fused, eager, (torch.ones(shape),)
+        return fused, eager, (), {"x": torch.ones(shape)}
 
     found = sweep(build, [(10,), (50,), (100,), (200,)], rounds=3)
     assert [p.shape for p in found.points] == [(10,), (50,), (100,), (200,)]

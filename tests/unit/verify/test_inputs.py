@@ -116,15 +116,15 @@ def test_a_function_is_verified_at_every_size_that_eager_takes() -> None:
         return y
 
     args = (torch.randn(4, 40), torch.randn(40))
-    right = verify_shapes(lambda a: (fn, trace(fn, *a)), fn, args)
+    right = verify_shapes(lambda a, k: (fn, trace(fn, *a, **k)), fn, args[:1], {"w": args[1]})
     assert all(c.ok for c in right) and len(right) > 10
-    wrong = {c.variant: c.ok for c in verify_shapes(lambda a: (forgets_the_tail, trace(fn, *a)), fn, args)}
+    wrong = {c.variant: c.ok for c in verify_shapes(lambda a, _: (forgets_the_tail, trace(fn, *a)), fn, args)}
     assert not wrong["last axis 17"] and wrong["last axis 16"]
 
 
 def test_sizes_that_eager_refuses_are_listed() -> None:
     linear = torch.nn.Linear(40, 3)
-    found = verify_shapes(lambda a: (linear, trace(linear, *a)), linear, (torch.randn(4, 40),))
+    found = verify_shapes(lambda a, _: (linear, trace(linear, *a)), linear, (torch.randn(4, 40),))
     refused = {c.variant: c.refused for c in found if c.refused}
     assert "last axis 17" in refused and "mat1 and mat2" in refused["last axis 17"]
     assert any(c.result and c.result.ok for c in found)
