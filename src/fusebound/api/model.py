@@ -31,6 +31,7 @@ class Model:
 
 
 FILES = (".pt2", ".json")
+_FORMS = "MODEL is a scenario, file.py:name, package.module:name, a .pt2 archive or a .json file"
 
 
 def resolve(
@@ -39,12 +40,23 @@ def resolve(
     """The model that `spec` names.
 
     `shapes` and `dtypes` describe example inputs (`8192,2048`, `float32`) and replace the model's own.
-    Raises UsageError (E101 unknown name, E102 no such file, E103 no example inputs, E106 `.onnx`) and
-    FormatError (E110) for a damaged file; errors of the user's own module become UsageError (E104).
+    Raises UsageError (E101 unknown name, E102 no such file, E103 no example inputs, E105 shapes that cannot be
+    used, E106 `.onnx`) and FormatError (E110) for a damaged file; errors of the user's own module become
+    UsageError (E104).
     """
     path = Path(spec)
+    if dtypes and not shapes:
+        hint = "give `--shape` for every argument too, or set the type in `example_inputs()`"
+        raise UsageError("types are those of the inputs of --shape", where="--dtype", hint=hint, code="E105")
     if path.suffix in FILES:
+        if shapes and path.is_file():
+            hint = "name the function or module that it was made from: `file.py:name`"
+            raise UsageError(
+                "the shapes of a saved program are fixed", where="--shape", hint=hint, code="E105"
+            )
         return from_file(path, trust=trust)
+    if not spec:
+        raise UsageError("MODEL is empty", hint="`fusebound run --list` lists the built-in ones", code="E101")
     if ":" in spec:
         from fusebound.api.python_model import from_python
 
@@ -63,15 +75,15 @@ def _unreadable(path: Path) -> UsageError:
     """What to say of a file whose form is not one that MODEL takes."""
     if not path.exists():
         return UsageError("there is no such file", where=str(path), code="E102")
+    if path.is_dir():
+        return UsageError("that is a directory", where=str(path), hint=_FORMS, code="E106")
     if path.suffix == ".py":
         hint = f"say which function or module: `{path}:name`"
         return UsageError(
             "a Python file needs the name of what to run", where=str(path), hint=hint, code="E103"
         )
-    hint = "MODEL is a scenario, file.py:name, package.module:name, a .pt2 archive or a .json file"
-    return UsageError(
-        f"a `{path.suffix or path.name}` file cannot be read", where=str(path), hint=hint, code="E106"
-    )
+    what = f"a `{path.suffix or path.name}` file cannot be read"
+    return UsageError(what, where=str(path), hint=_FORMS, code="E106")
 
 
 def from_file(path: Path, *, trust: bool = False) -> Model:

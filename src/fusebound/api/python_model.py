@@ -27,6 +27,10 @@ def from_python(spec: str, *, shapes: tuple[str, ...] = (), dtypes: tuple[str, .
     and put in evaluation mode. Raises UsageError.
     """
     place, _, name = spec.rpartition(":")
+    if not place or not name:
+        missing = "names no file or module" if not place else "names nothing to run"
+        hint = "MODEL is file.py:name or package.module:name; the name is that of a function or module"
+        raise UsageError(f"`{spec}` {missing}", hint=hint, code="E101")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     found = _attribute(module, name, spec)
     fn = _instantiate(found, spec)
@@ -81,14 +85,23 @@ def _attribute(module: ModuleType, name: str, spec: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            public = [n for n in dir(found) if not n.startswith("_")]
-            close = get_close_matches(part, public, 1)
-            hint = f"did you mean `{close[0]}`?" if close else ""
-            raise UsageError(f"`{part}` is not defined there", where=spec, hint=hint, code="E101")
+            raise UsageError(
+                f"`{part}` is not defined there", where=spec, hint=_named(found, part), code="E101"
+            )
         found = getattr(found, part)
     if not callable(found):
-        raise UsageError(f"`{name}` is not callable but a {type(found).__name__}", where=spec, code="E101")
+        what = f"`{name}` is not callable: its type is {type(found).__name__}"
+        raise UsageError(what, where=spec, hint=_named(module, name), code="E101")
     return found
+
+
+def _named(owner: Any, name: str) -> str:
+    """Callables that `name` may have meant, else those that are defined there."""
+    public = [n for n, x in vars(owner).items() if callable(x) and not n.startswith("_")]
+    if close := get_close_matches(name, [n for n in public if n != name], 1, cutoff=0.5):
+        return f"did you mean `{close[0]}`?"
+    own = [n for n in public if getattr(vars(owner)[n], "__module__", "") == getattr(owner, "__name__", None)]
+    return f"defined there: {', '.join(own[:8])}" if own else ""
 
 
 def _instantiate(found: Any, spec: str) -> Any:

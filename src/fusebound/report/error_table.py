@@ -23,7 +23,7 @@ def errors(report: Report) -> Table:
         ("eager", "right"),
         ("verdict", "left"),
     )
-    shown, hidden = _worst_first(report.errors)
+    shown, hidden = _chosen(report.errors)
     for e in shown:
         figures = (e.fused.rms, e.eager.rms, e.fused.max, e.eager.max)
         table.add_row(e.output, *(units.error(x) for x in figures), _verdict(e), style=_style(e))
@@ -43,7 +43,7 @@ def three_ways(report: Report) -> Table:
         ("max ULP", "right"),
         ("verdict", "left"),
     )
-    shown, hidden = _worst_first(report.errors)
+    shown, hidden = _chosen(report.errors)
     for e in shown:
         table.add_row(e.output, "fused − fp64", *_cells(e.fused), _verdict(e), style=_style(e))
         table.add_row("", "eager − fp64", *_cells(e.eager), _changes(e), style=_style(e))
@@ -100,10 +100,11 @@ def _style(e: OutputError) -> str:
     return "" if e.ok else "bold red"
 
 
-def _worst_first(found: Sequence[OutputError]) -> tuple[Sequence[OutputError], Sequence[OutputError]]:
-    """What is shown, nearest to a failure first, and what is not."""
-    ordered = sorted(found, key=lambda e: (e.ok, -_excess(e)))
-    return ordered[:ERRORS_SHOWN], ordered[ERRORS_SHOWN:]
+def _chosen(found: Sequence[OutputError]) -> tuple[Sequence[OutputError], Sequence[OutputError]]:
+    """What is shown, those nearest to a failure in the order of the outputs, and what is not."""
+    worst = sorted(range(len(found)), key=lambda i: (found[i].ok, -_excess(found[i])))[:ERRORS_SHOWN]
+    shown, hidden = sorted(worst), sorted({*range(len(found))} - {*worst})
+    return [found[i] for i in shown], [found[i] for i in hidden]
 
 
 def _excess(e: OutputError) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusebound.measure import statistics as measured
@@ -12,6 +12,9 @@ from fusebound.report.schema import ClassChange, Culprit, Figures, OutputError, 
 from fusebound.verify import bisect, result
 from fusebound.verify.result import OutputCheck, VerifyResult
 from fusebound.verify.shapes import ShapeCheck
+
+BELIEVED = 2.0
+"""A measured time further than this factor from the predicted one is pointed out."""
 
 
 def with_verify(report: Report, found: VerifyResult) -> Report:
@@ -106,14 +109,29 @@ def with_bench(report: Report, found: BenchResult) -> Report:
         if o.held is not None and o.held_times is not None:
             timings.append(_timing(o.held_times, "held"))
             ratios.append(_ratio(o.name, "held", o.held))
+    groups = tuple(replace(g, measured_us=steps.get(g.id)) for g in report.groups)
     return replace(
         report,
-        groups=tuple(replace(g, measured_us=steps.get(g.id)) for g in report.groups),
+        groups=groups,
         timings=tuple(timings),
         ratios=tuple(ratios),
-        warnings=found.warnings,
+        warnings=(*found.warnings, *_disbelieved(replace(report, groups=groups), found.fused.median)),
         slower=found.slower,
     )
+
+
+def _disbelieved(report: Report, measured_us: float) -> Iterator[str]:
+    """A prediction that the measurement belies by a factor of `BELIEVED`, and the group that most of it is due to."""
+    predicted = report.predicted_us
+    if not predicted or 1 / BELIEVED <= measured_us / predicted <= BELIEVED:
+        return
+    apart = [(abs(g.measured_us - g.predicted_us), g) for g in report.groups if g.measured_us is not None]
+    worst = max(apart, key=lambda pair: pair[0], default=(0.0, None))[1]
+    blame = ""
+    if worst is not None and worst.measured_us is not None and worst.predicted_us:
+        name = f"kernel {worst.id}" if worst.kind == "kernel" else f"eager's {worst.operators[0]}"
+        blame = f"; {name} took {worst.measured_us / worst.predicted_us:.1f}x its prediction"
+    yield f"the program took {measured_us / predicted:.1f}x the time predicted for {report.target}{blame}"
 
 
 def _timing(s: Samples, memory: str) -> Timing:

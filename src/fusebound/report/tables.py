@@ -21,6 +21,11 @@ MEMORY = {"reused": "memory reused", "held": "outputs held alive"}
 
 def show(console: Console, report: Report) -> None:
     """Print everything that the report holds: the table of groups first, what limits the result last."""
+    if not report.operators:
+        for section in (heading(report), verdict(report)):
+            console.print()
+            console.print(section)
+        return
     sections: list[RenderableType] = [heading(report), groups(report), traffic(report)]
     if report.errors:
         sections += [errors(report), checks(report)]
@@ -62,12 +67,20 @@ def verdict(report: Report) -> Table:
     """One line where the answer is not to fuse, or not to believe it."""
     lines: list[tuple[str, str]] = []
     if not report.kernels:
-        lines.append(("verdict", "no group of operators is worth a kernel here: the program stays as it is"))
+        lines.append(("verdict", f"{_unfused(report)}: the program stays as it is"))
     if not report.ok:
         lines.append(("verdict", "the numbers are worse than allowed: do not use this plan"))
     elif report.slower:
         lines.append(("verdict", "slower than eager on these inputs: fusebound.compile keeps eager for them"))
     return labelled(lines)
+
+
+def _unfused(report: Report) -> str:
+    if not report.operators:
+        return "nothing is computed" + (", there are only views" if report.views else "")
+    if report.policy == "none":
+        return "policy none fuses nothing"
+    return "no group of operators is worth a kernel here"
 
 
 def checks(report: Report) -> Table:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fusebound.ir.graph import Graph
 from fusebound.ir.text import parse_graph
+from fusebound.measure.bench import BenchResult, Opponent
+from fusebound.measure.statistics import Samples, ratio
 from fusebound.plan.greedy import plan
 from fusebound.report.collect import report_of
-from fusebound.report.results import with_shapes
+from fusebound.report.results import with_bench, with_shapes
 from fusebound.report.schema import Report
 from fusebound.target import get
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
@@ -72,3 +76,15 @@ def test_a_failed_boundary_shape_is_told() -> None:
     assert not found.ok
     assert any(line.startswith("FAILED at last axis 3: 1 checks") for line in found.checks), found.checks
     assert "refused by eager too: last axis 0" in found.checks
+
+
+@pytest.mark.parametrize(("factor", "told"), [(0.3, "0.3x"), (0.6, ""), (1.9, ""), (2.6, "2.6x")])
+def test_a_prediction_that_is_far_off_is_told(factor: float, told: str) -> None:
+    made = report("tile")
+    (group,) = made.groups
+    us = factor * group.predicted_us
+    fused, eager = (Samples(name, (us,) * 5) for name in ("fused", "eager"))
+    same = Opponent("eager", eager, ratio(eager, fused), None, None, False, 0.0)
+    found = with_bench(made, BenchResult(fused, None, (same,), ((group.id, us),), 1, 5, (), 0.1))
+    words = f"the program took {told} the time predicted for cpu-avx512; kernel g0 took {told} its prediction"
+    assert found.warnings == ((words,) if told else ())

@@ -35,6 +35,15 @@ def test_a_failed_check_stands_out() -> None:
     assert "FAILED on tiny: worse" in text
 
 
+def test_the_worst_errors_are_shown_in_the_order_of_the_outputs() -> None:
+    near = replace(error(), fused=replace(error().fused, rms=2 * error().fused.rms))
+    outputs = [
+        error(output=f"output {i}") if i % 2 else replace(near, output=f"output {i}") for i in range(9)
+    ]
+    shown = list(error_table.errors(replace(sample(), errors=tuple(outputs))).columns[0].cells)
+    assert shown == [*(f"output {i}" for i in (0, 1, 2, 4, 6, 8)), "… 3 more"]
+
+
 @pytest.mark.parametrize("width", [100, 120])
 def test_three_ways_in_every_unit(width: int) -> None:
     stream = io.StringIO()
