@@ -224,7 +224,7 @@ _FLOAT: dict[str, Callable[..., Array]] = {
     "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "div": np.divide,
     "floor_div": np.floor_divide, "rem": np.mod, "fmod": np.fmod, "trunc_div": _trunc_div,
     "pow": np.power, "atan2": np.arctan2, "fma": _fma, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and,
+    "le": np.less_equal, "probability": np.positive, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and,
     "or": np.logical_or, "xor": np.logical_xor, "not": np.logical_not,
 }  # fmt: skip
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_structure
 
+from fusebound.capture.captured import seed_holder
 from fusebound.capture.encode import torch_dtype
 from fusebound.capture.replay import inputs_of, prepare
-from fusebound.capture.captured import seed_holder
 from fusebound.capture.torch import Captured, trace
 from fusebound.errors import GraphError
 from fusebound.ir.graph import Graph, Ref, Value, hint

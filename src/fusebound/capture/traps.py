@@ -3,7 +3,7 @@
 E201 a tensor that is no input is mutated · E202 a Python side effect · E203 `.backward()` inside ·
 E204 overlapping inputs, one of them mutated · E205 a Python branch on a value ·
 E206 an in-place operator that reads overlapping memory · E207 a Python number differs from the captured one ·
-E209 a branch of control flow that cannot be a graph of its own
+E209 a branch of control flow that cannot be a graph of its own · E210 shapes that fit for one value only
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,44 @@ def no_backward() -> Iterator[None]:
         torch.autograd.backward = original
 
 
-def _caller() -> Source:
-    frame = sys._getframe(2)
+_SEEDING = ("manual_seed", "seed", "set_rng_state")
+_AROUND = (contextlib.__file__, torch.random.__file__)
+"""Files between the user's code and a call that `fork_rng` makes for it."""
+
+
+@contextlib.contextmanager
+def no_seeding() -> Iterator[None]:
+    """Make the user's calls that set the random generator, `fork_rng` among them, raise E202 while the function is
+    traced: a graph would not repeat them. The framework's own calls are let through."""
+    tracing = threading.get_ident()
+
+    def refusing(original: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and frame.f_code.co_filename in _AROUND:
+                frame = frame.f_back
+            if threading.get_ident() != tracing or not is_user_file(frame.f_code.co_filename):
+                return original(*args, **kwargs)
+            raise CaptureError(
+                "the function sets the random generator, which a graph would not repeat", where=shown(_caller(frame)),
+                hint="seed before the call, or run it eagerly", code="E202",
+            )  # fmt: skip
+
+        return refuse
+
+    places = [(module, name, getattr(module, name)) for module in (torch, torch.random) for name in _SEEDING]
+    for module, name, original in places:
+        setattr(module, name, refusing(original))
+    try:
+        yield
+    finally:
+        for module, name, original in places:
+            setattr(module, name, original)
+
+
+def _caller(frame: FrameType | None = None) -> Source:
+    """The user's line, from a frame outwards (by default from the caller's caller)."""
+    frame = frame or sys._getframe(2)
     while frame is not None:
         code = frame.f_code
         if is_user_file(code.co_filename):
@@ -102,7 +139,7 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
     drawn = _Drawn()
     seen: list[Change] = []
     try:
-        with no_backward(), _probed(fn, module, seen):
+        with no_backward(), no_seeding(), _probed(fn, module, seen):
             yield
     except Exception as e:
         found = seen or watch.mutated()

@@ -15,6 +15,7 @@ CLASSES: tuple[OpClass, ...] = (
 class OpSpec:
     """What the IR knows of a primitive. `arity` -1 means any number of operands.
 
+    `probability` is its operand, which must lie in [0, 1]: the kernel raises where it does not.
     `flops` is the cost of one element in vector instructions (approximate, for the cost model).
     `discontinuous` marks operators whose result jumps, so that a rounding before them may not vanish.
     """
@@ -46,6 +47,7 @@ def _table() -> dict[str, OpSpec]:
     many("tan sinh cosh asin acos atan asinh acosh atanh erfc", "pointwise", 1, flops=40)
     many("floor ceil round trunc", "pointwise", 1, discontinuous=True)
     many("isnan isinf isfinite", "pointwise", 1, flops=2)
+    many("probability", "pointwise", 1, flops=3)
     many("add sub mul maximum minimum", "pointwise", 2, flops=1)
     many("div", "pointwise", 2, flops=4)
     many("floor_div rem fmod trunc_div", "pointwise", 2, flops=10, discontinuous=True)

@@ -14,7 +14,7 @@ Shape = tuple[Dim, ...]
 
 _FLOAT_NAMES = """
     acos acosh asin asinh atan atan2 atanh cos cosh div erf erfc exp exp2 expm1 fma log log10 log1p log2
-    reciprocal rsqrt sigmoid sin sinh sqrt tan tanh
+    probability reciprocal rsqrt sigmoid sin sinh sqrt tan tanh
 """
 _FLOAT_ONLY = frozenset(_FLOAT_NAMES.split())
 _GIVEN_DTYPE = frozenset(("cast", "const", "iota"))

@@ -10,6 +10,7 @@ import torch
 
 from fusebound.codegen.build import Kernel
 from fusebound.codegen.llvm import FLAG_INDEX
+from fusebound.codegen.math import FLAG_PROBABILITY
 from fusebound.runtime.trampoline import Native, native
 
 GRAIN = 1 << 15
@@ -34,7 +35,8 @@ def launcher(kernel: Kernel, elements: int, threads: int = 0, *, fresh: bool = F
     """A function of the parameters that runs the kernel.
 
     `threads` 0 follows `torch.get_num_threads()`; `fresh` asks for the form for untouched output memory. Raises
-    IndexError for an index out of range and RuntimeError for an integer division by zero, as eager does.
+    IndexError for an index out of range and RuntimeError for an integer division by zero or a probability outside
+    [0, 1], as eager does.
     """
     params = len(kernel.program.params)
     entry = kernel.fresh_address if fresh else kernel.address
@@ -67,4 +69,6 @@ def _by_ctypes(entry: int, params: int) -> Native:
 def _raise(kernel: Kernel, code: int) -> None:
     if code == FLAG_INDEX:
         raise IndexError(f"index out of range in {kernel.name}")
+    if code == FLAG_PROBABILITY:
+        raise RuntimeError(f"a probability outside [0, 1] in {kernel.name}")
     raise RuntimeError("ZeroDivisionError")

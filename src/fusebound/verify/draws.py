@@ -90,7 +90,7 @@ def _target(func: OpOverload, args: Sequence[Any], options: dict[str, Any], give
         return args[0]
     if func.namespace == "fusebound":
         return torch.empty_strided(given("size"), given("stride"), dtype=given("dtype"))
-    if str(func) == "aten.bernoulli.p":
+    if str(func) in ("aten.bernoulli.p", "aten.bernoulli.default"):
         return torch.empty_like(args[0], memory_format=torch.contiguous_format)
     if func._schema.arguments[0].name == "self":
         return torch.empty_like(args[0], **options)
@@ -115,6 +115,15 @@ def _bernoulli(
     words: Sequence[torch.Tensor], dtype: torch.dtype, real: torch.dtype, given: Given
 ) -> torch.Tensor:
     return _keep(words, given("p"))
+
+
+def _bernoulli_each(
+    words: Sequence[torch.Tensor], dtype: torch.dtype, real: torch.dtype, given: Given
+) -> torch.Tensor:
+    p = given("self")
+    if not bool(((p >= 0) & (p <= 1)).all()):
+        raise RuntimeError("a probability outside [0, 1]")
+    return _unit(words, torch.float64 if dtype == torch.float64 else torch.float32, real) < p
 
 
 def _uniform(
@@ -155,6 +164,7 @@ _RULES: dict[str, Callable[[Sequence[torch.Tensor], torch.dtype, torch.dtype, Gi
     **dict.fromkeys(words("""
         aten.bernoulli.p aten.bernoulli_.float aten.native_dropout.default fusebound.bernoulli.default
     """), _bernoulli),
+    "aten.bernoulli.default": _bernoulli_each,
     **dict.fromkeys(words("""
         aten.uniform_.default aten.rand.default aten.rand_like.default fusebound.uniform.default
     """), _uniform),

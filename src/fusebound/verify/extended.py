@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
-from fusebound.capture.decompose import DROPOUT, eager_dropout
+from fusebound.capture.decompose import DROPOUT, eager_draws
 from fusebound.capture.draws import makes_own_memory, own_memory
 from fusebound.capture.fxnodes import target_name
 from fusebound.capture.replay import resolve
@@ -53,7 +53,7 @@ class Extended:
             warnings.simplefilter("ignore")
             table = torch.export.default_decompositions()
             table.update(DROPOUT)
-            with eager_dropout():
+            with eager_draws():
                 self._program = source.run_decompositions(table)
         self._given = _keys(source)
 

@@ -93,6 +93,15 @@ def _integers(c: Ctx, low: int, high: int) -> T:
     return c.cast(c("shr", unsigned * count, 32) + low, c.out_dtype)
 
 
+@lowering("aten.bernoulli.default")
+def bernoulli_each(c: Ctx, p: T, **options: object) -> T:
+    """A probability for each element."""
+    _own_generator(options)
+    wide = c.cast(p, wide_type(p.dtype))
+    unit = _unit(c, c.random(_shape(c), _words_of(wide.dtype)), wide.dtype)
+    return c.cast(unit < c("probability", wide), c.out_dtype)
+
+
 @lowering("aten.bernoulli.p")
 def bernoulli(c: Ctx, x: T, p: float, **options: object) -> T:
     _own_generator(options)

@@ -22,6 +22,7 @@ from fusebound.codegen.math import (
     sleef,
     trigonometry,
 )
+from fusebound.codegen.math.arithmetic import FLAG_PROBABILITY
 from fusebound.codegen.math.basic import fabs, in_double
 from fusebound.codegen.math.convert import (
     compute_type,
@@ -38,6 +39,7 @@ from fusebound.errors import BuildError
 from fusebound.ir.dtypes import DTYPES
 
 __all__ = [
+    "FLAG_PROBABILITY",
     "FLAG_ZERO_DIVISION",
     "apply",
     "compute_type",
@@ -83,6 +85,7 @@ _FLOAT_UNARY = {
     "isnan": arithmetic.isnan,
     "isinf": arithmetic.isinf,
     "isfinite": arithmetic.isfinite,
+    "probability": arithmetic.probability,
 }
 _FLOAT_BINARY = {
     "maximum": arithmetic.maximum,

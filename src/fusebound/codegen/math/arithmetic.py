@@ -33,6 +33,17 @@ def _extreme(fn: Fn, a: Reg, b: Reg, name: str, order: str) -> Reg:
     return fn.select(fn.fcmp("uno", a, a), a, fn.select(fn.fcmp(order, a, b), a, b))
 
 
+FLAG_PROBABILITY = 3
+"""The flag word's code for a number that is no probability; eager raises RuntimeError."""
+
+
+def probability(fn: Fn, x: Reg) -> Reg:
+    """x, flagged where it does not lie in [0, 1]."""
+    low, high = fn.fcmp("ult", x, fn.like(0.0, x)), fn.fcmp("ugt", x, fn.like(1.0, x))
+    fn.flag(fn.op("or", low, high), FLAG_PROBABILITY)
+    return x
+
+
 def sign(fn: Fn, x: Reg) -> Reg:
     """-1, 0 or 1; eager gives +0 for NaN and for -0."""
     one, zero = fn.like(1.0, x), fn.like(0.0, x)
