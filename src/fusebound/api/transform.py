@@ -22,6 +22,7 @@ def compile(
     tau: float | Mapping[str, float] | None = None,
     rules: str | Path | Mapping[str, object] | None = None,
     strict: bool | None = None,
+    check: float | None = None,
 ) -> CompiledFunction:
     """A function that runs `fn` with fused kernels; nothing is captured or compiled before its first call.
 
@@ -30,26 +31,34 @@ def compile(
     FallbackError with `strict`. A form that measures slower than eager is replaced by eager. The other
     arguments are those of `plan`. Left out, `expected_calls` and `strict` follow FB_EXPECTED_CALLS and
     FB_STRICT (1000 and False). `f.plan` and `f.executable` are those of the latest call.
+
+    With `check`, a share above 0 and up to 1, every 1/check-th call (rounded) is also run eagerly, on copies and
+    with the same random numbers, and compared: `f.report` says what that has shown, and numbers that are worse
+    than eager's by the rule of docs/gates.md are warned of once. Raises UsageError for another share.
     """
     from fusebound.analysis.tau import Tau
     from fusebound.engine.compile import Options
     from fusebound.engine.compile import compile as wrap
+    from fusebound.engine.sampled import SampledFunction
+    from fusebound.errors import UsageError
     from fusebound.gates.rules import rules_of
     from fusebound.settings import current
 
+    if check is not None and not 0 < check <= 1:
+        raise UsageError(
+            f"check={check!r} is no share of the calls", where="check", hint="above 0, at most 1"
+        )
     chosen = current(expected_calls=expected_calls, strict=strict)
-    return wrap(
-        fn,
-        Options(
-            policy=policy,
-            numerics=numerics,
-            hardware=hardware,
-            expected_calls=chosen.expected_calls,
-            tau=Tau.of(tau),
-            rules=rules_of(rules),
-            strict=chosen.strict,
-        ),
+    options = Options(
+        policy=policy,
+        numerics=numerics,
+        hardware=hardware,
+        expected_calls=chosen.expected_calls,
+        tau=Tau.of(tau),
+        rules=rules_of(rules),
+        strict=chosen.strict,
     )
+    return wrap(fn, options) if check is None else SampledFunction(fn, options, check)
 
 
 def register_op(

@@ -73,7 +73,7 @@ class Specialization:
 
 
 class CompiledFunction:
-    """What `fb.compile` returns. `plan`, `executable` and `reason` are those of the latest kind of call."""
+    """What `fb.compile` returns. `plan`, `executable` and `reason` are those of the latest call."""
 
     def __init__(self, fn: Callable[..., Any], options: Options) -> None:
         self.fn = fn
@@ -100,28 +100,36 @@ class CompiledFunction:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._disabled:
+            self._latest = Specialization(None, None, (), "FB_DISABLE is set")
             return self.fn(*args, **kwargs)
-        reason = self._eager_reason(args, kwargs)
-        if reason:
-            return self._eager(reason, args, kwargs)
-        around = surroundings(self.fn)
-        if around.beyond or guards.wants_grad(around):
-            return self._eager(around.beyond or GRADIENTS, args, kwargs)
-        key = guards.call_key(around, args, kwargs)
-        if key is None:
-            return self._eager("an argument is not a plain CPU tensor or a Python constant", args, kwargs)
-        spec = self._table.get(key)
-        if spec is None:
-            spec = self._specialize(key, around, args, kwargs)
+        found = self._find(args, kwargs)
+        if isinstance(found, str):
+            return self._eager(found, args, kwargs)
+        spec, around = found
         self._latest = spec
         self._add_route(spec, around, args, kwargs)
         if spec.executable is None or spec.captured is None:
             return self._eager(spec.reason, args, kwargs)
         inputs = spec.captured.bind(args, kwargs)
         if broken := spec.executable.overlapping(inputs):
-            self._latest = replace(spec, executable=None, reason=broken)
             return self._eager(broken, args, kwargs)
         return spec.captured.unflatten(spec.executable.run(inputs))
+
+    def _find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Specialization, Surroundings] | str:
+        """What this kind of call is compiled to, at its first call anew; or why it runs eagerly."""
+        reason = self._eager_reason(args, kwargs)
+        if reason:
+            return reason
+        around = surroundings(self.fn)
+        if around.beyond or guards.wants_grad(around):
+            return around.beyond or GRADIENTS
+        key = guards.call_key(around, args, kwargs)
+        if key is None:
+            return "an argument is not a plain CPU tensor or a Python constant"
+        spec = self._table.get(key)
+        return self._specialize(key, around, args, kwargs) if spec is None else spec, around
 
     def _add_route(
         self, spec: Specialization, around: Surroundings, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -150,7 +158,7 @@ class CompiledFunction:
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of the latest call's kind."""
+        """The plan of what the latest call ran; None where `executable` is."""
         return self.executable.plan if self.executable else None
 
     @property
@@ -174,7 +182,8 @@ class CompiledFunction:
         return GRADIENTS if guards.records_grad(self.fn, args, kwargs) else ""
 
     def _eager(self, reason: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if not reason.startswith("measured"):
+        self._latest = latest = Specialization(None, None, (), reason)
+        if not latest.measured:
             self._say(reason)
         return self.fn(*args, **kwargs)
 

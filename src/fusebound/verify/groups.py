@@ -56,7 +56,7 @@ def stored(exe: object, args: Sequence[Any], kwargs: Mapping[str, Any], **how: A
     None for what has no plan or no kernel, and for a plan whose operators cannot be run one by one (sizes that
     depend on data) or draw other random numbers than eager's.
     """
-    if not isinstance(exe, Planned) or getattr(exe, "draws_by_counter", False):
+    if not isinstance(exe, Planned) or getattr(exe, "counted_draws", 0):
         return None
     names = tuple((g.id, v) for g in exe.plan.groups if g.is_kernel for v in g.outputs)
     if not names:

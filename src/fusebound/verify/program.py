@@ -21,6 +21,9 @@ from fusebound.verify.oracle import Reference, reference
 
 _SHAKES = 8
 
+Seed = int | torch.Tensor
+"""Where random numbers start: a seed, or a state of torch's default generator."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -66,11 +69,11 @@ class Program:
         """Take the present values of the inputs as those that every run starts from."""
         self._before = Snapshot(tensors(self.leaves))
 
-    def fused(self, seed: int) -> Outcome:
+    def fused(self, seed: Seed) -> Outcome:
         """Run the built program; inputs hold their values again afterwards."""
         return self._run(self._exe, seed)
 
-    def eager(self, seed: int) -> Outcome:
+    def eager(self, seed: Seed) -> Outcome:
         """Run the user's function; inputs hold their values again afterwards."""
         return self._run(self._eager, seed, self._same_draws(exact=False))
 
@@ -80,9 +83,9 @@ class Program:
         return CountedDraws(expected, exact=exact) if expected else nullcontext()
 
     def _run(
-        self, fn: Callable[..., object], seed: int, drawing: AbstractContextManager[object] | None = None
+        self, fn: Callable[..., object], seed: Seed, drawing: AbstractContextManager[object] | None = None
     ) -> Outcome:
-        torch.manual_seed(seed)
+        _generate_from(seed)
         try:
             with torch.no_grad(), drawing or nullcontext():
                 flat = pytree.tree_leaves(fn(*self._args, **self._kwargs))
@@ -99,19 +102,27 @@ class Program:
         self._before.restore(touched)
         return Outcome(outputs, changed)
 
-    def compare(self, seed: int) -> Comparison:
+    def compare(self, seed: Seed) -> Comparison:
         """Run all three on the present values of the inputs."""
-        eager = self.eager(seed)
-        fused = self.fused(seed)
+        return self.judge(self.eager(seed), self.fused(seed), seed)
+
+    def judge(self, eager: Outcome, fused: Outcome, seed: Seed) -> Comparison:
+        """Two runs on the present values of the inputs against each other and the reference."""
         if eager.error or fused.error:
             return _compare_errors(eager.error, fused.error)
         exact, note = self._exact(eager, seed)
         return self._compared(eager, fused, exact, (note,) if note else (), seed)
 
-    def _exact(self, eager: Outcome, seed: int) -> tuple[Reference, str]:
+    def apart(self, eager: Outcome, fused: Outcome, seed: Seed) -> Comparison:
+        """Two runs against each other alone: eager's values stand in for the reference."""
+        if eager.error or fused.error:
+            return _compare_errors(eager.error, fused.error)
+        return self._compared(eager, fused, Reference(eager.outputs, ()), (), seed)
+
+    def _exact(self, eager: Outcome, seed: Seed) -> tuple[Reference, str]:
         """The reference, with outputs of float64 in long double where that is possible, and what is
         missing."""
-        torch.manual_seed(seed)
+        _generate_from(seed)
         try:
             with self._same_draws(exact=True):
                 exact = reference(self._captured, self.leaves)
@@ -121,7 +132,7 @@ class Program:
             return exact, ""
         try:
             self._extended = self._extended or Extended(self._captured)
-            torch.manual_seed(seed)
+            _generate_from(seed)
             with self._same_draws(exact=True):
                 outputs, changed = self._extended(self.leaves)
         except NoReference as why:
@@ -131,7 +142,7 @@ class Program:
         return Reference(tuple(split(v) for v in outputs), inputs), ""
 
     def _compared(
-        self, eager: Outcome, fused: Outcome, exact: Reference, notes: tuple[str, ...], seed: int
+        self, eager: Outcome, fused: Outcome, exact: Reference, notes: tuple[str, ...], seed: Seed
     ) -> Comparison:
         if len(eager.outputs) != len(fused.outputs):
             return Comparison(faults=(f"{len(fused.outputs)} outputs where eager has {len(eager.outputs)}",))
@@ -149,14 +160,21 @@ class Program:
             comparer.add(f"{name} (mutated)", after, eager.changed[i], wanted, lambda r, i=i: r.inputs[i])
         return Comparison(tuple(comparer.outputs), "", tuple(comparer.faults), (*notes, *comparer.notes))
 
-    def _shaken(self, seed: int) -> list[Reference]:
+    def _shaken(self, seed: Seed) -> list[Reference]:
         """References whose intermediates moved by an ULP, in several directions."""
         found: list[Reference] = []
         for i in range(_SHAKES):
-            torch.manual_seed(seed)
+            _generate_from(seed)
             with self._same_draws(exact=True):
-                found.append(reference(self._captured, self.leaves, torch.Generator().manual_seed(seed + i)))
+                found.append(reference(self._captured, self.leaves, torch.Generator().manual_seed(i)))
         return found
+
+
+def _generate_from(seed: Seed) -> None:
+    if isinstance(seed, int):
+        torch.manual_seed(seed)
+    else:
+        torch.set_rng_state(seed)
 
 
 def _first_line(error: Exception) -> str:
