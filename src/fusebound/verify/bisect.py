@@ -22,7 +22,7 @@ from fusebound.errors import FuseboundError
 from fusebound.ir.graph import UserOp
 from fusebound.plan.plan import Plan
 from fusebound.plan.trial import only
-from fusebound.verify.call import bind
+from fusebound.verify.call import Snapshot, bind, tensors
 from fusebound.verify.check import verify
 from fusebound.verify.inputs import GIVEN, fill
 from fusebound.verify.program import own_copies
@@ -152,11 +152,14 @@ class Bisection:
 
     def _values(self, kind: str) -> dict[str, Any]:
         """Every value of the user's program on a set of values, by eager's operators."""
+        leaves = bind(self._captured, self._args, self._kwargs)
+        given = Snapshot(tensors(leaves))
         if kind != GIVEN:
-            fill(bind(self._captured, self._args, self._kwargs), kind, self._seed)
+            fill(leaves, kind, self._seed)
+        inputs = [_own(t) for t in self._captured.bind(self._args, self._kwargs)]
+        given.restore()
         torch.manual_seed(self._seed)
         with torch.no_grad():
-            inputs = self._captured.bind(self._args, self._kwargs)
             return evaluated(self._captured.graph, self._captured.modules)(*inputs)
 
     def _spent(self) -> bool:

@@ -44,10 +44,14 @@ class ClassChange:
 
 
 def changes(
-    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor
+    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, *, finite: bool
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The masks of all kinds that occur, for float64 tensors; `nearest` is the reference in the output's type."""
-    for kind, mask in (*_zeros(fused, eager, nearest), *_classes(fused, eager, nearest)):
+    """The masks of all kinds that occur, for float64 tensors; `nearest` is the reference in the output's type.
+
+    `finite` says that all three are finite everywhere, which leaves the signs of zeros.
+    """
+    found = _zeros(fused, eager, nearest)
+    for kind, mask in found if finite else (*found, *_classes(fused, eager, nearest)):
         if bool(mask.any()):
             yield kind, mask
 

@@ -226,9 +226,10 @@ def _piece(
     # In float64 all types are alike, the 8-bit ones included, which have few operators of their own.
     f, e, nearest = (t.to(torch.float64) for t in (fused, eager, exact.to(dtype)))
     finite = f.isfinite() & e.isfinite() & nearest.isfinite()
-    found = list(classes.changes(f, e, nearest))
+    everywhere = bool(finite.all())
+    found = list(classes.changes(f, e, nearest, finite=everywhere))
     equal = _same_bits(f, e)
-    if not bool(finite.all()):
+    if not everywhere:
         f, e, exact = f[finite], e[finite], exact[finite]
         rest = None if rest is None else rest[finite]
     f_error, e_error = f - exact, e - exact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,11 +34,11 @@ def program(x, w):
     return (torch.erf(y + 1) * 3 - y).sum(-1) * 0.5, h
 
 
-def culprit_of(fn: Callable[..., object], *args: torch.Tensor) -> Culprit:
+def culprit_of(fn: Callable[..., object], *args: torch.Tensor, sets: Sequence[str] = (GIVEN,)) -> Culprit:
     captured = capture(fn, args)
     made = plan(captured.graph, target=get("cpu-avx512"), expected_calls=10**9)
     exe = build(made, captured)
-    found = verify(exe, captured, args, sets=(GIVEN,))
+    found = verify(exe, captured, args, sets=sets)
     assert not found.ok
     culprit = bisect_plan(exe, captured, args, {}, found)
     assert culprit is not None
@@ -74,6 +74,26 @@ def test_one_operator_and_the_length_that_it_needs(monkeypatch: pytest.MonkeyPat
     (x,) = found.args
     assert x.shape[0] == 1 and x.shape[1] in (1, 2, 3, 5, 9, 17)
     assert not found.found.ok
+
+
+class Attention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.rand(40) + 0.5)
+
+    def forward(self, x):
+        return F.softmax(x * self.scale, -1) + 1
+
+
+def test_a_fault_that_only_large_values_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Softmax without its maximum is right on the given values; parameters are drawn anew, and put back."""
+    wrong_operator(monkeypatch, "sub")
+    module = Attention().requires_grad_(False)
+    before = module.scale.clone()
+    found = culprit_of(module, X, sets=(GIVEN, "large mean"))
+    assert found.set == "large mean" and [u.name for u in found.operators] == ["softmax"]
+    assert found.found.failures[0].verdict == "class changed" and found.args[0].numel() == 1
+    assert torch.equal(module.scale, before)
 
 
 def test_a_right_program_has_no_culprit(monkeypatch: pytest.MonkeyPatch) -> None:
