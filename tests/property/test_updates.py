@@ -19,6 +19,7 @@ from fusebound.engine.compile import EagerNotice, Options, compile
 
 EXAMPLES = int(os.environ.get("FB_EXAMPLES", "0")) // 5 or 8
 OPTIONS = Options(contest=False, expected_calls=10**9, hardware="cpu-avx512")
+FOREACH: Any = torch
 Step = Callable[[list[torch.Tensor]], Any]
 
 
@@ -44,8 +45,15 @@ STEPS = [
     "clamp_",
     "fill_",
     "sum",
+    "shift",
+    "mirror",
+    "rotate",
+    "softmax_",
+    "index_put_",
+    "gather",
+    "lists",
 ]
-"""Results, views (row, column, transpose, flat) and updates."""
+"""Results, views (row, column, transpose, flat) and updates, some from moved or gathered points of their target."""
 
 
 def run(steps: list[tuple[str, int, int, int]], x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
@@ -85,6 +93,22 @@ def apply(what: str, v: torch.Tensor, w: torch.Tensor, k: int) -> torch.Tensor |
             v.mul_(k).sub_(1)
         case "copy_":
             v.copy_(w * 2)
+        case "shift":
+            if v.dim():
+                v[k:] = v[:-k] + 1
+        case "mirror":
+            v.sub_(w.flip(-1) if v.dim() else w)
+        case "rotate":
+            v.mul_(v.roll(k, 0) if v.dim() else 2).clamp_(-9, 9)
+        case "softmax_":
+            v.sub_(v.amax()).clamp_(min=-3)
+        case "index_put_":
+            if v.dim():
+                v.index_put_((torch.arange(k) % 2,), v[:k].flip(0) + 1, accumulate=v.dim() == 2)
+        case "gather":
+            return v[torch.arange(5) % k % v.shape[0]] * 2 if v.dim() else None
+        case "lists":
+            FOREACH._foreach_add_([v, w], [w, v.clone()])
         case "clamp_":
             v.clamp_(-k, k)
         case _:

@@ -82,6 +82,10 @@ class Watch:
             if t._version != version
         ]
 
+    def given_other_memory(self) -> Change:
+        """The change that `x.data = …` makes to an argument."""
+        return Change("the memory behind an argument", False, self._line("data", store=True))
+
     def undo(self) -> list[str]:
         """Put everything back; returns the names of tensors that were too large to copy."""
         lost: list[str] = []

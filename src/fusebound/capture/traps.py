@@ -23,8 +23,10 @@ import numpy as np
 import torch
 from torch._dynamo.exc import TorchDynamoException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._pytree import tree_leaves
 
 from fusebound.capture.branches import refusal
+from fusebound.capture.overlap import storage_of
 from fusebound.capture.source import is_user_file, line_of, shown
 from fusebound.capture.state import Change, Watch
 from fusebound.errors import CaptureError
@@ -195,10 +197,14 @@ def _probed(fn: Any, module: torch.nn.Module, seen: list[Change]) -> Iterator[No
     @functools.wraps(forward)
     def probe(*args: Any, **kwargs: Any) -> Any:
         watch = Watch(fn, copies=False)
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        memory = [storage_of(t) for t in tensors]
         try:
             return forward(*args, **kwargs)
         finally:
             seen.extend(watch.changes())
+            if memory != [storage_of(t) for t in tensors]:
+                seen.append(watch.given_other_memory())
 
     module.__dict__["forward"] = probe
     try:

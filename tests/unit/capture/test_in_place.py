@@ -146,3 +146,20 @@ def test_an_out_argument_is_resized() -> None:
             capture(fn, arguments())
         assert error.value.code == "E202"
         assert same(outcome(compile(fn, OPTIONS)), outcome(fn))
+
+
+def test_an_argument_is_given_other_memory() -> None:
+    def fn(a: Tensor, b: Tensor) -> Tensor:
+        a.data = b * 2
+        return (a + 1).abs()
+
+    with pytest.raises(CaptureError, match="memory behind an argument") as error:
+        capture(fn, arguments())
+    assert error.value.code == "E202"
+    assert "a.data = b * 2" in error.value.where
+
+
+def test_tracing_leaves_the_diagnostic_to_us(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CaptureError):
+        capture(lambda a, b: a[:, 1:].add_(b), arguments())
+    assert capfd.readouterr().err == ""
