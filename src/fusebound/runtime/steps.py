@@ -10,8 +10,10 @@ import torch
 from fusebound.capture.captured import Captured
 from fusebound.capture.replay import inputs_of, prepare
 from fusebound.codegen.build import Kernel
+from fusebound.errors import BuildError
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.runtime.launch import Launch, launcher
+from fusebound.runtime.poison import Guarded
 from fusebound.runtime.pool import pool
 from fusebound.runtime.private import profiling as _profiling
 
@@ -49,6 +51,7 @@ def kernel_step(
             if env[i].stride() != strides:
                 env[i] = restride(env[i], strides)
         tensors = [env[i] for i in reads]
+        guards: list[Guarded] = []
         for i, allocate, target in writes:
             if target >= 0:
                 env[i] = t = env[target]
@@ -56,13 +59,16 @@ def kernel_step(
             else:
                 env[i] = t = allocate()
                 if switches.poison:
-                    _poison(t)
+                    guards.append(Guarded(t))
+                    env[i] = t = guards[-1].tensor
             tensors.append(t)
         if _profiling():
             with torch.profiler.record_function(kernel.name):
                 launch(*tensors)
         else:
             launch(*tensors)
+        if guards and not all(g.intact for g in guards):
+            raise BuildError(f"the kernel {kernel.name} writes outside of its outputs")
 
     return step
 
@@ -134,7 +140,3 @@ def restride(t: torch.Tensor, strides: Sequence[object]) -> torch.Tensor:
         return t
     sizes = tuple(s for s in strides if isinstance(s, int))
     return torch.empty_strided(t.shape, sizes, dtype=t.dtype).copy_(t)
-
-
-def _poison(t: torch.Tensor) -> None:
-    t.fill_(float("nan") if t.dtype.is_floating_point else True if t.dtype == torch.bool else 77)
