@@ -134,9 +134,8 @@ def _contraction(g: Graph, n: Node) -> float:
 def repeated_instructions(g: Graph, nodes: Collection[str], target: Target) -> float:
     """Vector instructions beyond the first evaluation of each element, in one kernel of `nodes`."""
     times = repeats(g, nodes)
-    return (
-        sum(_instructions(g, g.node[i]) * (times.get(g.node[i].out, 1.0) - 1) for i in nodes) / target.lanes
-    )
+    again = ((n, times.get(n.out, 1.0) - 1) for i in nodes if (n := g.node[i]).outputs)
+    return sum(_instructions(g, n) * more for n, more in again) / target.lanes
 
 
 def spill_instructions(space: Space, target: Target) -> float:

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputSpec
 
 from fusebound.capture import draws
+from fusebound.capture.checks import unlock
 from fusebound.capture.classes import boundary
 from fusebound.capture.encode import encode, value_of
 from fusebound.capture.fxnodes import (
@@ -106,7 +107,9 @@ class _Converter:
             return None
         for node in placeholders:
             v = value_of(node.name, node.meta["val"])
-            self.builder.input(v.id, v.shape, v.dtype, v.strides, "user", node.name, v.device, scalar=v.scalar)
+            self.builder.input(
+                v.id, v.shape, v.dtype, v.strides, "user", node.name, v.device, scalar=v.scalar
+            )
             self.env[node] = node.name
         self._calls()
         (output,) = (n for n in self.functional.graph.nodes if n.op == "output")
@@ -179,7 +182,9 @@ class _Converter:
             target, vals = "aten.batch_norm.default", vals[:1]
             args = (*args[:5], False, *args[5:7], False)
         if any(isinstance(v, list | tuple) for v in vals):
-            raise CaptureError(f"{target} returns lists inside a tuple", where=shown(source_of(node)), code="E208")
+            raise CaptureError(
+                f"{target} returns lists inside a tuple", where=shown(source_of(node)), code="E208"
+            )
         kept = [i for i, v in enumerate(vals) if isinstance(v, _DATA)]
         results = tuple(value_of("", vals[i]) for i in kept)
         call = Call(target, args, kwargs, results, (*_operands(node), *vals))
@@ -192,17 +197,21 @@ class _Converter:
         except Unlowered as reason:
             prune(self.builder, start)
             kind, why = boundary(target, reason)
-            outs = self._boundary(call, [*encoded, *(a for _, a in named)], reason, draws.consumes(node))
+            outs = self._boundary(
+                node, call, [*encoded, *(a for _, a in named)], reason, draws.consumes(node)
+            )
         else:
             if len(vals) > 1:
                 kept = [i for i in kept if i in used_outputs(node, self.live)]
             wanted = [value_of("", vals[i]) for i in kept]
-            outs = settle(self.builder, start, name, [found[i] for i in kept], wanted, own=many)
+            own = many or any(u.op == "output" for u in node.users)
+            outs = settle(self.builder, start, name, [found[i] for i in kept], wanted, own=own)
             kind, why = kind_of(self.builder.nodes[start:]), ""
             if len(results) == 1:
                 target, encoded, named = explicit(target, encoded, named, results[0])
             if len(self.builder.nodes) == start:
-                # A view to the same shape, say: the operator does nothing, and is not in the graph.
+                # A view to the same shape, say: the operator does nothing, and is not in the graph unless it is returned,
+                # for that is a tensor of its own.
                 self.builder.abandon()
                 self.env[node] = outs[0]
                 return
@@ -243,12 +252,16 @@ class _Converter:
         if len(known) == len(made):
             self.builder.subgraphs.update(known)
 
-    def _boundary(self, call: Call, encoded: list[Attr], reason: Unlowered, drawing: bool) -> list[str]:
+    def _boundary(
+        self, node: torch.fx.Node, call: Call, encoded: list[Attr], reason: Unlowered, drawing: bool
+    ) -> list[str]:
         operands = tuple(dict.fromkeys(r for a in encoded for r in refs(a)))
         custom = CUSTOM.get(call.target)
         attrs: dict[str, Attr] = {"reason": str(reason)}
         if drawing:
             attrs["draws"] = True
+        if hint := unlock(node):
+            attrs["unlock"] = hint
         if custom is not None and custom.maps:
             attrs["maps"] = custom.shown
         return list(self.builder.opaque(call.target, operands, call.results, **attrs))

@@ -9,11 +9,12 @@ import torch
 import torch.fx
 
 from fusebound.capture import replay
+from fusebound.capture.checks import must_run
 from fusebound.capture.draws import makes_own_memory
 from fusebound.capture.encode import words
 
 SKIPPED = words("""
-aten._assert_tensor_metadata.default aten._assert_scalar.default aten._assert_async.msg
+aten._assert_tensor_metadata.default aten._assert_async.msg
 aten.sym_constrain_range.default aten.sym_constrain_range_for_size.default
 """)
 """Checks that tracing inserts: they hold by construction of the graph, or are repeated by its operators."""
@@ -80,6 +81,8 @@ def _has_effect(node: torch.fx.Node) -> bool:
     t = node.target
     if node.op != "call_function" or not isinstance(t, torch._ops.OpOverload) or target_name(t) in SKIPPED:
         return False
+    if target_name(t) == "aten._assert_scalar.default":
+        return must_run(node)
     return torch.Tag.nondeterministic_seeded in t.tags or t._schema.is_mutable or not t._schema.returns
 
 

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram, _trace
 
 from fusebound.capture.branches import check_branches
 from fusebound.capture.captured import Captured, Getter, seed_holder
+from fusebound.capture.checks import check_sizes
 from fusebound.capture.convert import Converted, convert
 from fusebound.capture.decompose import decompose
 from fusebound.capture.in_place import check_in_place, show_aliases
@@ -47,6 +48,7 @@ def capture(
         check_in_place(program.graph)
         show_aliases(program.graph_module)
         check_branches(program.graph_module)
+        check_sizes(program.graph_module)
         functional = decompose(program)
         converted = convert(functional, program, name or _name_of(fn))
     captured = _captured(fn, module, program, functional, converted, kwargs)

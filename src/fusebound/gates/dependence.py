@@ -9,6 +9,7 @@ from fusebound.analysis.group import boundary
 from fusebound.analysis.hazards import hazard
 from fusebound.analysis.recompute import Ways, ways
 from fusebound.analysis.relation import relation
+from fusebound.analysis.sizes import at_run_time, decides, operands, symbols, takes_number
 from fusebound.analysis.space import Refusal
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.gates.cycle import outside_path
@@ -28,7 +29,6 @@ _KIND_CODE = {
 }
 _KIND_WHY = {
     "F601": "is not an operator that fusebound understands",
-    "F602": "has a data-dependent size",
     "F603": "branches inside",
     "F604": "computes in a type that kernels do not have",
     "F605": "runs on a device without a back end",
@@ -64,6 +64,8 @@ def boundary_text(g: Graph, user: UserOp, code: str) -> str:
     """The sentence that names a boundary and why it is one."""
     if code == "F604" and (strange := _strange_types(g, user)):
         return f"{user.label} computes in {', '.join(strange)}, for which there are no kernels"
+    if code == "F602":
+        return f"{user.label} {at_run_time(g, user)}"
     return f"{user.label} {_KIND_WHY.get(code, 'runs through the framework')}"
 
 
@@ -94,11 +96,33 @@ def _boundary(c: Candidate, numerics: str) -> Verdict | None:
         if code:
             text = boundary_text(c.graph, user, code)
             nodes = tuple(n.id for n in c.graph.members[name])
-            evidence = (Evidence("class", user.kind, "in", "pointwise, reduce, move, gather"),)
-            return Verdict(
-                GATE, "fail", code, text, nodes, evidence, _KIND_FLIP.get(code, "none: it stays a boundary")
+            evidence = (
+                Evidence("class", user.kind, "in", "pointwise, reduce, move, gather"),
+                *_equal_sizes(c),
             )
+            return Verdict(GATE, "fail", code, text, nodes, evidence, _boundary_flip(c.graph, user, code))
     return None
+
+
+def _equal_sizes(c: Candidate) -> tuple[Evidence, ...]:
+    """Sizes of the run that both sides have: one symbol is one number, however it came there."""
+    sides = [
+        symbols(c.graph, {v for n in side for v in (*c.graph.node[n].inputs, *c.graph.node[n].outputs)})
+        for side in (c.a, c.b)
+    ]
+    return tuple(Evidence("size of both", s, "known", "at run time") for s in sides[0] if s in sides[1])
+
+
+def _boundary_flip(g: Graph, user: UserOp, code: str) -> str:
+    """The smallest change that would make a boundary none: what capture found, else what helps its kind."""
+    if code == "F602":
+        makers = (decides(g, s) for s in symbols(g, operands(g, user)))
+        for u in (user, *(m for m in makers if m is not None)):
+            if unlock := next((a for n in g.members[u.name] if isinstance(a := n.attr("unlock"), str)), ""):
+                return unlock
+        if takes_number(g, user):
+            return "keep the number a 0-d tensor, without item()"
+    return _KIND_FLIP.get(code, "none: it stays a boundary")
 
 
 def _cycle(c: Candidate, numerics: str) -> Verdict | None:

@@ -10,8 +10,9 @@ import torch
 from fusebound.capture.captured import Captured
 from fusebound.capture.replay import inputs_of, prepare
 from fusebound.codegen.build import Kernel
-from fusebound.errors import BuildError
+from fusebound.errors import BuildError, UsageError
 from fusebound.ir.graph import Graph, UserOp
+from fusebound.ir.ops import OPS
 from fusebound.runtime.launch import Launch, launcher
 from fusebound.runtime.poison import Guarded
 from fusebound.runtime.pool import pool
@@ -40,6 +41,7 @@ def kernel_step(
     made = set(graph.values) - set(graph.input_ids)
     reads = tuple(slot[v] for v in kernel.inputs)
     unsure = tuple((slot[v], _strides(graph, v)) for v in kernel.inputs if v in made)
+    resting = tuple((slot[v], v, _shape(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
     writes = tuple((slot[v], _allocator(graph, v), slot.get(direct.get(v, ""), -1)) for v in kernel.outputs)
     elements = max(graph.values[v].numel for v in (*kernel.inputs, *kernel.outputs))
     launch = launcher(kernel, elements, switches.threads)
@@ -47,6 +49,9 @@ def kernel_step(
         launch = _by_memory(launch, launcher(kernel, elements, switches.threads, fresh=True), len(reads))
 
     def step(env: list[Any]) -> None:
+        for i, value, shape in resting:
+            if env[i].shape != shape:
+                raise _another_size(graph, value, env[i])
         for i, strides in unsure:
             if env[i].stride() != strides:
                 env[i] = restride(env[i], strides)
@@ -115,6 +120,25 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
             env[i] = value
 
     return step
+
+
+def _is_believed(graph: Graph, value: str) -> bool:
+    """Whether a value's shape is what tracing believed: the framework makes it, in a program with sizes of the run."""
+    maker = graph.producer.get(value)
+    made = maker is not None and maker.op not in OPS and not graph.values[value].scalar
+    return made and any(v.scalar or not v.is_static for v in graph.values.values())
+
+
+def _another_size(graph: Graph, value: str, t: torch.Tensor) -> UsageError:
+    user = graph.user[graph.producer[value].user]
+    return UsageError(
+        f"{user.label} gives {list(t.shape)}, the plan was built for {list(_shape(graph, value))}", code="E123",
+        hint="its size depends on data: check the bounds with torch._check, or use fusebound.compile",
+    )  # fmt: skip
+
+
+def _shape(graph: Graph, value: str) -> tuple[int, ...]:
+    return tuple(d for d in graph.values[value].shape if isinstance(d, int))
 
 
 def _strides(graph: Graph, value: str) -> tuple[int, ...]:
