@@ -160,6 +160,7 @@ def _archive(path: Path, change: dict[str, bytes]) -> None:
         ("data/aotinductor/model/wrapper.so", b"\x7fELF"),
         ("models/model.json", b'{"target": "os.system.run"}'),
         ("models/model.json", b'{"expr_str": "__import__(\'os\')"}'),
+        ("models/model.json", b'{"expr_str": "open(0)"}'),
         ("data/weights/model_weights_config.json", b'{"config": {"w": {"use_pickle": true}}}'),
     ],
 )
