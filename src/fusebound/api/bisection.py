@@ -21,7 +21,9 @@ def bisect_plan(
     """What makes an executable, for which `found` failed, differ; None where it no longer does."""
     from fusebound.capture.torch import capture
     from fusebound.engine.build import build
+    from fusebound.plan import greedy
     from fusebound.plan.trial import one_kernel
+    from fusebound.target import get
     from fusebound.verify.bisect import Bisection
 
     plan = exe.plan
@@ -30,10 +32,19 @@ def bisect_plan(
         cut = capture(fn, args)
         return build(one_kernel(cut.graph, numerics=plan.numerics, tau=plan.tau), cut), cut
 
+    def planned(fn: Callable[..., Any], args: Args) -> tuple[Executable, Captured]:
+        whole = capture(fn, args)
+        target = get(plan.target)
+        made = greedy.plan(
+            whole.graph, target=target, policy=plan.policy, numerics=plan.numerics, tau=plan.tau,
+            expected_calls=plan.expected_calls,
+        )  # fmt: skip
+        return build(made, whole, target=target), whole
+
     def built(some: Plan) -> Executable:
         return build(some, captured)
 
-    search = Bisection(captured, args, kwargs, alone, numerics=plan.numerics, tau=plan.tau)
+    search = Bisection(captured, args, kwargs, alone, planned, numerics=plan.numerics, tau=plan.tau)
     return search.plan(plan, built, found)
 
 

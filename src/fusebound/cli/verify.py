@@ -74,9 +74,9 @@ def _bisected(session: Session, report: Report, found: VerifyResult, output: Pat
     from fusebound.verify.reproduce import script
 
     model, captured = session.model, session.captured
-    compiler = "inductor" if "inductor" in session.options.against else "fusebound"
+    inductor = "inductor" in session.options.against
     with session.phases("bisect"):
-        if compiler == "inductor":
+        if inductor:
             culprit = bisect_inductor(captured, model.args, model.kwargs, found)
         else:
             culprit = bisect_plan(session.executable, captured, model.args, model.kwargs, found)
@@ -84,7 +84,8 @@ def _bisected(session: Session, report: Report, found: VerifyResult, output: Pat
         session.phases.say("the failure did not come back when it was looked for")
         return report
     if culprit.source is not None:
-        output.write_text(script(culprit, compiler, session.options.numerics), encoding="utf-8")
+        text = script(culprit, None if inductor else session.plan, session.options.numerics)
+        output.write_text(text, encoding="utf-8")
     return with_culprit(report, culprit, str(output) if culprit.source else "")
 
 

@@ -18,7 +18,7 @@ from fusebound.analysis.tau import Tau
 from fusebound.capture.captured import Captured
 from fusebound.capture.replay import inputs_of
 from fusebound.capture.saved import evaluated
-from fusebound.errors import FuseboundError
+from fusebound.errors import FormatError, FuseboundError
 from fusebound.ir.graph import UserOp
 from fusebound.plan.plan import Plan
 from fusebound.plan.trial import only
@@ -28,7 +28,7 @@ from fusebound.verify.inputs import GIVEN, fill
 from fusebound.verify.program import own_copies
 from fusebound.verify.result import VerifyResult
 from fusebound.verify.smaller import Args, fewer, shorter, simpler
-from fusebound.verify.source import Source, function_of
+from fusebound.verify.source import Source, function_of, program_of
 
 Build = Callable[[Plan], Callable[..., object]]
 """Compiles a plan of the program itself."""
@@ -43,8 +43,9 @@ class Culprit:
     """What makes a program differ.
 
     `set` is the set of values on which it was found, `groups` the kernels that cannot be spared (none for a program
-    without a plan), `operators` the fewest that fail as `source` on `args`; `found` is that failure. `source` is None
-    where the operators alone are right, and the fault lies in how the program runs them.
+    without a plan), `operators` the fewest that fail as `source` on `args`; `found` is that failure. Where the
+    operators alone are right, so that the fault lies in how the program runs them, `source` is the whole program
+    (`whole`), or None if that is right as well once its operators are written out.
     """
 
     set: str
@@ -55,31 +56,40 @@ class Culprit:
     source: Source | None
     args: Args
     questions: int
+    whole: bool = False
 
     @property
     def place(self) -> str:
         """The operator, the boundary between two, or the subgraph, in words."""
-        if len(self.operators) == 1:
+        if len(self.operators) == 1 and not self.whole:
             return f"the kernel of {self.operators[0].label} alone"
-        if len(self.operators) == 2 and len(self.edges) == 1:
+        if len(self.operators) == 2 and len(self.edges) == 1 and not self.whole:
             a, b = self.operators
             return f"the boundary between {a.label} and {b.label}"
-        return "the kernel of " + ", ".join(u.label for u in self.operators)
+        names = ", ".join(u.label for u in self.operators)
+        return (
+            f"the program as a whole, not the kernel of {names} alone"
+            if self.whole
+            else f"the kernel of {names}"
+        )
 
 
 class Bisection:
-    """One search. `alone` compiles functions, `numerics` and `tau` are those that the program promised; no question is
-    begun after `budget_s` seconds: what was found till then stands."""
+    """One search. `alone` compiles functions as one kernel (or as the other compiler does), `planned` as the plan's own
+    options do; `numerics` and `tau` are those that the program promised. No question is begun after `budget_s`
+    seconds: what was found till then stands."""
 
     def __init__(
-        self, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], alone: Alone, *,
-        numerics: str = "accurate", tau: Tau | None = None, budget_s: float = 120.0, seed: int = 0,
+        self, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], alone: Alone,
+        planned: Alone | None = None, *, numerics: str = "accurate", tau: Tau | None = None, budget_s: float = 120.0,
+        seed: int = 0,
     ) -> None:  # fmt: skip
-        self._captured, self._alone, self._seed = captured, alone, seed
+        self._captured, self._alone, self._planned, self._seed = captured, alone, planned, seed
         self._args, self._kwargs = own_copies(captured, args, kwargs)
         self._rule = {"numerics": numerics, "tau": tau}
         self._deadline = time.perf_counter() + budget_s
         self._questions = 0
+        self._compiled: dict[object, tuple[Callable[..., object], Captured]] = {}
 
     def plan(self, plan: Plan, build: Build, found: VerifyResult) -> Culprit | None:
         """What makes this plan, for which `found` failed, differ; None where nothing fails any more."""
@@ -114,41 +124,60 @@ class Bisection:
     def _operators(self, found: VerifyResult, groups: tuple[str, ...], names: Sequence[str]) -> Culprit:
         kind, graph = _set_of(found), self._captured.graph
         env = self._values(kind)
-        compiled: dict[object, tuple[Callable[..., object], Captured]] = {}
-
-        def ask(source: Source, args: Args) -> VerifyResult | None:
-            """The failure of a function on some arguments, if it fails."""
-            key = source.text, tuple((a.shape, a.stride()) for a in args if isinstance(a, torch.Tensor))
-            if self._spent():
-                return None
-            try:
-                if key not in compiled:
-                    compiled[key] = self._alone(source.function(), args)
-                exe, captured = compiled[key]
-                result = verify(exe, captured, args, sets=(GIVEN,), seed=self._seed, **self._rule)
-            except _FAILURES:
-                return None
-            return None if result.ok else result
 
         def cut(users: Sequence[UserOp]) -> tuple[Source, Args]:
             source = function_of(graph, users)
             return source, tuple(_own(env[v]) for v in source.inputs)
 
+        def fails(users: Sequence[UserOp]) -> bool:
+            return self._ask(self._alone, *cut(users)) is not None
+
         users: Sequence[UserOp] = [graph.user[n] for n in names]
         try:
-            whole = ask(*cut(users))
-        except FuseboundError:
-            whole = None
-        if whole is None:
-            return Culprit(kind, groups, tuple(users), _edges(users), found, None, (), self._questions)
-        users = fewer(users, lambda some: ask(*cut(some)) is not None)
-        source, args = cut(users)
-        args = shorter(args, lambda some: ask(source, some) is not None)
-        args = simpler(args, lambda some: ask(source, some) is not None)
+            if fails(users):
+                users = fewer(users, fails)
+                return self._smallest(self._alone, *cut(users), kind, groups, users)
+            if self._planned is not None:
+                source = program_of(graph)
+                args = tuple(_own(env[v]) for v in source.inputs)
+                if self._ask(self._planned, source, args) is not None:
+                    return self._smallest(self._planned, source, args, kind, groups, users)
+        except FormatError:  # an operator that cannot be written as text
+            pass
+        return Culprit(kind, groups, tuple(users), _edges(users), found, None, (), self._questions)
+
+    def _smallest(
+        self, compile: Alone, source: Source, args: Args, kind: str, groups: tuple[str, ...],
+        users: Sequence[UserOp],
+    ) -> Culprit:  # fmt: skip
+        """A function that fails, on arguments as small and plain as they can be."""
+
+        def fails(some: Args) -> bool:
+            return self._ask(compile, source, some) is not None
+
+        args = simpler(shorter(args, fails), fails)
         self._deadline = float("inf")
-        result = ask(source, args)
+        result = self._ask(compile, source, args)
         assert result is not None
-        return Culprit(kind, groups, tuple(users), _edges(users), result, source, args, self._questions)
+        whole = compile is self._planned
+        return Culprit(
+            kind, groups, tuple(users), _edges(users), result, source, args, self._questions, whole
+        )
+
+    def _ask(self, compile: Alone, source: Source, args: Args) -> VerifyResult | None:
+        """The failure of a function on some arguments, if it fails."""
+        kinds = tuple((a.shape, a.stride()) for a in args if isinstance(a, torch.Tensor))
+        key = compile, source.text, kinds
+        if self._spent():
+            return None
+        try:
+            if key not in self._compiled:
+                self._compiled[key] = compile(source.function(), args)
+            exe, captured = self._compiled[key]
+            result = verify(exe, captured, args, sets=(GIVEN,), seed=self._seed, **self._rule)
+        except _FAILURES:
+            return None
+        return None if result.ok else result
 
     def _values(self, kind: str) -> dict[str, Any]:
         """Every value of the user's program on a set of values, by eager's operators."""

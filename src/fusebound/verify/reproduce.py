@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fusebound.plan.plan import Plan
 from fusebound.verify.bisect import Culprit
 
 LITERAL = 512
@@ -57,26 +58,34 @@ if __name__ == "__main__":
 '''
 _COMPILED = {
     "fusebound": "build(one_kernel(captured.graph, numerics={numerics!r}), captured)",
+    "plan": "build(plan(captured.graph, target=get({target!r}), policy={policy!r}, numerics={numerics!r},"
+    " expected_calls={calls}), captured)",
     "inductor": "torch.compile(f, dynamic=False)",
 }
 _IMPORTS = {
     "fusebound": "from fusebound.engine.build import build\nfrom fusebound.plan.trial import one_kernel\n",
+    "plan": "from fusebound.engine.build import build\nfrom fusebound.plan.greedy import plan\n"
+    "from fusebound.target import get\n",
     "inductor": "",
 }
 
 
-def script(culprit: Culprit, compiler: str, numerics: str) -> str:
-    """The script for a culprit with a source; `compiler` is "fusebound" or "inductor"."""
+def script(culprit: Culprit, plan: Plan | None, numerics: str) -> str:
+    """The script for a culprit with a source; `plan` is the plan that fails, None where Inductor compiled."""
     assert culprit.source is not None
     failures = culprit.found.failures
     why = f"{failures[0].verdict}: {failures[0].detail}" if failures else "; ".join(culprit.found.faults)
+    how = "inductor" if plan is None else "plan" if culprit.whole else "fusebound"
+    options = (
+        {} if plan is None else {"target": plan.target, "policy": plan.policy, "calls": plan.expected_calls}
+    )
     return _TEMPLATE.format(
         place=culprit.place,
         why=why,
-        imports=_IMPORTS[compiler],
+        imports=_IMPORTS[how],
         function=culprit.source.text,
         inputs="\n".join(f"        {_literal(a)}," for a in culprit.args),
-        compiled=_COMPILED[compiler].format(numerics=numerics),
+        compiled=_COMPILED[how].format(numerics=numerics, **options),
         numerics=numerics,
     )
 

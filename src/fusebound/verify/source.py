@@ -14,7 +14,7 @@ import torch
 
 from fusebound.capture.replay import inputs_of, split_target
 from fusebound.errors import FormatError
-from fusebound.ir.graph import Attr, Graph, Ref, Token, UserOp
+from fusebound.ir.graph import Attr, Graph, Mutation, Ref, Token, UserOp
 
 _RESERVED = frozenset((*keyword.kwlist, "f", "base64", "inf", "math", "nan", "operator", "torch"))
 
@@ -43,14 +43,24 @@ def function_of(graph: Graph, users: Sequence[UserOp]) -> Source:
 
     Raises FormatError for an operator that has no text: control flow, sizes known only at run time.
     """
-    made = {v for u in users for v in u.outputs}
-    inputs = tuple(dict.fromkeys(v for u in users for v in inputs_of(u) if v not in made))
     inside = {u.name for u in users}
     outside = {v for u in graph.user_ops if u.name not in inside for v in inputs_of(u)} | graph.escaping
-    outputs = tuple(v for u in users for v in u.outputs if v in outside)
+    return _written(users, tuple(v for u in users for v in u.outputs if v in outside))
+
+
+def program_of(graph: Graph) -> Source:
+    """The function of the whole graph, which changes its arguments as the graph does. Raises as `function_of`."""
+    return _written(graph.user_ops, graph.outputs, graph.mutations)
+
+
+def _written(users: Sequence[UserOp], outputs: tuple[str, ...], mutations: Sequence[Mutation] = ()) -> Source:
+    made = {v for u in users for v in u.outputs}
+    read = [v for u in users for v in inputs_of(u)] + [m.target for m in mutations] + [*outputs]
+    inputs = tuple(dict.fromkeys(v for v in read if v not in made))
     names = _Names()
     head = f"def f({', '.join(names.of(v) for v in inputs)}):"
     lines = [line for u in users for line in _call(u, names)]
+    lines += [f"{names.of(m.target)}.copy_({names.of(m.source)})" for m in mutations]
     result = ", ".join(names.of(v) for v in outputs)
     return Source("\n    ".join((head, *lines, f"return {result}")) + "\n", inputs, outputs)
 

@@ -16,6 +16,8 @@ from fusebound.api.bisection import bisect_inductor, bisect_plan, by_inductor
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
 from fusebound.plan.greedy import plan
+from fusebound.plan.plan import Plan
+from fusebound.runtime.executable import Executable
 from fusebound.target import get
 from fusebound.verify.bisect import Culprit
 from fusebound.verify.check import verify
@@ -34,7 +36,9 @@ def program(x, w):
     return (torch.erf(y + 1) * 3 - y).sum(-1) * 0.5, h
 
 
-def culprit_of(fn: Callable[..., object], *args: torch.Tensor, sets: Sequence[str] = (GIVEN,)) -> Culprit:
+def culprit_of(
+    fn: Callable[..., object], *args: torch.Tensor, sets: Sequence[str] = (GIVEN,)
+) -> tuple[Culprit, Plan]:
     captured = capture(fn, args)
     made = plan(captured.graph, target=get("cpu-avx512"), expected_calls=10**9)
     exe = build(made, captured)
@@ -42,7 +46,7 @@ def culprit_of(fn: Callable[..., object], *args: torch.Tensor, sets: Sequence[st
     assert not found.ok
     culprit = bisect_plan(exe, captured, args, {}, found)
     assert culprit is not None
-    return culprit
+    return culprit, made
 
 
 def exit_of(path: Path) -> object:
@@ -55,12 +59,12 @@ def test_one_boundary_and_a_script_that_shows_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong_pair(monkeypatch, "erf", "mul")
-    found = culprit_of(program, X, W)
+    found, made = culprit_of(program, X, W)
     assert [u.name for u in found.operators] == ["erf", "mul_1"] and found.edges == (("erf", "mul_1"),)
     assert found.place.startswith("the boundary between erf (test_bisect.py:")
     assert found.groups == ("g2",) and [a.shape for a in found.args] == [(1, 1)]
     path = tmp_path / "repro.py"
-    path.write_text(script(found, "fusebound", "accurate"))
+    path.write_text(script(found, made, "accurate"))
     assert str(Path.cwd()) not in path.read_text() and str(Path.home()) not in path.read_text()
     assert exit_of(path) == 1 and "FAILED" in capsys.readouterr().out
     monkeypatch.undo()
@@ -69,11 +73,38 @@ def test_one_boundary_and_a_script_that_shows_it(
 
 def test_one_operator_and_the_length_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten_tail(monkeypatch)
-    found = culprit_of(program, X, W)
+    found, _ = culprit_of(program, X, W)
     assert [u.name for u in found.operators] == ["softmax"] and found.edges == ()
     (x,) = found.args
     assert x.shape[0] == 1 and x.shape[1] in (1, 2, 3, 5, 9, 17)
     assert not found.found.ok
+
+
+def updated(x, w):
+    y = torch.erf(x) * 2
+    x.add_(1).mul_(w)
+    return y + x
+
+
+def test_a_fault_of_the_run_is_shown_by_the_whole_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A mutation that is never written back: every kernel is right alone."""
+    right = Executable._finish
+
+    def forgetful(self, env):
+        self._copies = []
+        return right(self, env)
+
+    monkeypatch.setattr(Executable, "_finish", forgetful)
+    monkeypatch.setattr(Executable, "_direct", lambda *args: {})
+    found, made = culprit_of(updated, X.clone(), W[:6])
+    assert found.whole and "(mutated)" in found.found.failures[0].output
+    path = tmp_path / "repro.py"
+    path.write_text(script(found, made, "accurate"))
+    assert "x.copy_(" in path.read_text() and exit_of(path) == 1
+    monkeypatch.undo()
+    assert exit_of(path) == 0
 
 
 class Attention(torch.nn.Module):
@@ -90,7 +121,7 @@ def test_a_fault_that_only_large_values_show(monkeypatch: pytest.MonkeyPatch) ->
     wrong_operator(monkeypatch, "sub")
     module = Attention().requires_grad_(False)
     before = module.scale.clone()
-    found = culprit_of(module, X, sets=(GIVEN, "large mean"))
+    found, _ = culprit_of(module, X, sets=(GIVEN, "large mean"))
     assert found.set == "large mean" and [u.name for u in found.operators] == ["softmax"]
     assert found.found.failures[0].verdict == "class changed" and found.args[0].numel() == 1
     assert torch.equal(module.scale, before)
@@ -156,5 +187,5 @@ def test_inductor_is_bisected_as_well(monkeypatch: pytest.MonkeyPatch, tmp_path:
         culprit = bisect_inductor(capture(fn, (x,)), (x,), {}, found)
         assert [u.name for u in culprit.operators] == ["erf"]
         path = tmp_path / "repro.py"
-        path.write_text(script(culprit, "inductor", "accurate"))
+        path.write_text(script(culprit, None, "accurate"))
         assert exit_of(path) == 1
