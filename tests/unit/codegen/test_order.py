@@ -144,6 +144,20 @@ def test_lanes_with_rows_of_their_own_add_one_after_another() -> None:
     assert "one after another" in str(order)
 
 
+def test_two_reduced_axes_are_swept_one_inside_the_other() -> None:
+    outer, inner = 3, 37
+    kernel, call = built(lambda x: x.sum((0, 2)), torch.zeros(outer, ROWS, inner))
+    (order,) = kernel.orders
+    assert order.elements == outer * inner
+
+    def ask(x: torch.Tensor, questions) -> torch.Tensor:
+        for row, (i, j, k) in zip(x, questions, strict=True):
+            row[i], row[j], row[k] = HUGE, -HUGE, 1.0
+        return call(x.float().view(ROWS, outer, inner).transpose(0, 1).contiguous()) != 0
+
+    assert recover(range(outer * inner), batched(ROWS, ask, outer * inner)) == canonical(order.tree())
+
+
 def test_eager_s_order_is_another() -> None:
     """The probe tells orders apart: it recovers what the framework does as well, which is no tree of ours."""
     n = 100
