@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.catalogue.harness import PLANNED_FOR, call, check, compare, rand
 
+from fusebound.capture.saved import captured_from_graph
 from fusebound.capture.torch import Captured, capture
 from fusebound.engine.build import build
 from fusebound.engine.compile import Options, compile
@@ -175,6 +176,15 @@ def test_a_plan_with_branches_reads_back(tmp_path: Path) -> None:
     compare(captured, (x := rand(9, 33),), call(rebuilt, (x,)))
 
 
+def test_a_plan_with_branches_is_enough_to_run_and_verify() -> None:
+    exe, _ = built(nested, rand(9, 33))
+    loaded = captured_from_graph(exe.plan.graph)
+    again = build(exe.plan, loaded, target=get(PLANNED_FOR))
+    for x in (rand(9, 33).abs(), rand(9, 33).abs() + 5, -rand(9, 33).abs()):
+        assert torch.equal(again(x), exe(x))
+    assert verify(again, loaded, (rand(9, 33),), sets=("given",)).ok
+
+
 def test_why_across_branches() -> None:
     made = built(nested, rand(9, 33))[0].plan
     fused = made.why("cond.true/cond.true/mul", "cond.true/cond.true/exp")
@@ -204,3 +214,12 @@ def test_verify_draws_until_both_branches_ran() -> None:
     found = verify(exe, captured, (x,), sets=("given",))
     assert found.ok and not [n for n in found.notes if "ran on none" in n]
     assert exe.entered == {"cond.true", "cond.false"}
+
+
+def test_plans_differ_inside_a_branch() -> None:
+    captured, target = capture(choose, (rand(9, 33),)), get(PLANNED_FOR)
+    fused = plan(captured.graph, target=target, expected_calls=10**9)
+    apart = plan(captured.graph, target=target, policy="none")
+    found = fused.diff(apart)
+    assert ("cond.true/mul", "cond.true/add", "cond.true/exp") in found.only_left
+    assert ("cond.true/mul",) in found.only_right

@@ -38,7 +38,8 @@ def check_sizes(module: torch.fx.GraphModule) -> None:
 
     Such a program would be right for that one number, where eager takes others too (a size of 1 is broadcast).
     """
-    for node, number in _assumed(module.graph):
+    inner = (m for m in module.modules() if isinstance(m, torch.fx.GraphModule))
+    for node, number in (found for m in inner for found in _assumed(m.graph)):
         if not _is_narrow(node, number):
             what = node.all_input_nodes[0] if node.target is _SIZE else node
             raise CaptureError(

@@ -13,6 +13,7 @@ from fusebound.capture.encode import torch_dtype
 from fusebound.capture.replay import inputs_of, prepare
 from fusebound.capture.torch import Captured, trace
 from fusebound.errors import GraphError
+from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, Ref, Value, hint
 
 
@@ -56,15 +57,34 @@ def evaluated(
 ) -> Callable[..., dict[str, Any]]:
     """A function of the graph's given inputs that returns the inputs and every operator's results, by value id.
 
-    `modules` are the submodules that control flow calls. Raises FormatError for an operator that may not be run.
+    `modules` are the submodules that control flow calls, where the graph does not hold them as subgraphs. Raises
+    FormatError for an operator that may not be run.
     """
-    steps = [(prepare(op, modules), inputs_of(op), op.outputs) for op in graph.user_ops]
+    known = {**(modules or {}), **_bodies(graph)}
+    steps = [(prepare(op, known), inputs_of(op), op.outputs) for op in graph.user_ops]
 
     def run(*args: Any) -> dict[str, Any]:
         env: dict[str, Any] = dict(zip((i.value for i in graph.given), args, strict=True))
         for call, reads, writes in steps:
             env.update(zip(writes, call([env[i] for i in reads]), strict=True))
         return env
+
+    return run
+
+
+def _bodies(graph: Graph) -> dict[str, Callable[..., Any]]:
+    """The subgraphs as functions of their operands; a loop's test returns its bool bare, all others a tuple."""
+    flow = [c for u in graph.user_ops if (c := control(graph, u)) is not None]
+    tests = {c.first for c in flow if c.kind == "while_loop"}
+    return {name: _body(s, bare=name in tests) for name, s in graph.subgraphs.items()}
+
+
+def _body(graph: Graph, *, bare: bool) -> Callable[..., Any]:
+    evaluate = evaluated(graph)
+
+    def run(*operands: Any) -> Any:
+        env = evaluate(*operands)
+        return env[graph.outputs[0]] if bare else tuple(env[o] for o in graph.outputs)
 
     return run
 

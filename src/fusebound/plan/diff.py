@@ -40,8 +40,7 @@ class PlanDiff:
 
 def diff(left: Plan, right: Plan) -> PlanDiff:
     """Compare groups as sets of operators and cuts by producer, consumer, value and code."""
-    a = {g.users: None for g in left.groups}
-    b = {g.users: None for g in right.groups}
+    a, b = _groups(left), _groups(right)
     ca, cb = _cuts(left), _cuts(right)
     names = ("graph_key", "policy", "numerics", "target", "tau", "expected_calls", "rules")
     settings = tuple(
@@ -60,5 +59,13 @@ def _shown(setting: object) -> str:
     return str(setting.to_json()) if isinstance(setting, Rules) else str(setting)
 
 
+def _groups(plan: Plan) -> dict[tuple[str, ...], None]:
+    return {tuple(prefix + u for u in g.users): None for prefix, p in plan.everywhere() for g in p.groups}
+
+
 def _cuts(plan: Plan) -> dict[str, None]:
-    return {f"{c.producer} → {c.consumer} on {c.value}: {c.code}": None for c in plan.cuts}
+    return {
+        f"{prefix}{c.producer} → {prefix}{c.consumer} on {c.value}: {c.code}": None
+        for prefix, p in plan.everywhere()
+        for c in p.cuts
+    }
