@@ -8,11 +8,12 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench clean
+.PHONY: help setup run test conformance check format bench clean
 
 help:
 	@echo "make run [SCENARIO=...]  set up, then capture, plan, build, verify and measure a built-in scenario"
 	@echo "make test                all that, then the tests"
+	@echo "make conformance         every sample of torch's own operator database (an hour or more)"
 	@echo "make check               ruff, pyright, import-linter"
 	@echo "make bench               measure every built-in scenario against eager"
 	@echo "make format              let ruff rewrite the files"
@@ -38,6 +39,9 @@ run: setup
 
 test: run
 	@$(BIN)/python -m pytest
+
+conformance: setup
+	@$(BIN)/python -W ignore -m tests.conformance.sweep
 
 check: setup
 	@$(BIN)/ruff check .

@@ -128,7 +128,7 @@ class _Interpreter(torch.fx.Interpreter):
         kwargs = {k: v for k, v in kwargs.items() if k not in _PLACEMENT}
         try:
             return _typed(rule(*args, **kwargs), n)
-        except (TypeError, NotImplementedError) as why:
+        except (TypeError, ValueError, IndexError, NotImplementedError) as why:
             raise NoReference(f"no long double form of aten.{packet}: {why}") from why
 
 

@@ -99,3 +99,16 @@ def test_float64_kernels_are_judged(fn, kernel, right: bool) -> None:
     result = verify(kernel, trace(fn, X), (X,))
     assert result.ok is right, result.summary()
     assert not result.notes
+
+
+@pytest.mark.parametrize(
+    ("fn", "x"),
+    [
+        (lambda x: torch.amax(x, 0), torch.tensor(2.0, dtype=torch.float64)),
+        (lambda x: torch.softmax(x, -1), torch.empty(3, 0, dtype=torch.float64)),
+    ],
+    ids=["scalar", "no elements"],
+)
+def test_what_numpy_refuses_has_no_long_double_form(fn, x: torch.Tensor) -> None:
+    result = verify(fn, trace(fn, x), (x,), sets=PLAIN)
+    assert result.ok and any("no long double form" in n for n in result.notes)
