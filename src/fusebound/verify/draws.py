@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fusebound.analysis import philox
 from fusebound.capture.draws import argument
 from fusebound.capture.encode import words
+from fusebound.capture.lower.random import LARGEST
+from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.runtime.seed import draw_seed
 
 _DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
@@ -62,7 +64,8 @@ class CountedDraws(TorchDispatchMode):
         if str(func) == "aten.native_dropout.default":
             return self._native_dropout(*args)
         into = _target(func, args, {k: kwargs[k] for k in _OPTIONS if kwargs.get(k) is not None}, given)
-        if not into.numel() or into.device.type != "cpu":
+        kernels = str(into.dtype).removeprefix("torch.") in KERNEL_DTYPES
+        if not into.numel() or into.device.type != "cpu" or not kernels or _wide_range(func, given):
             return func(*args, **kwargs)
         narrow = into.dtype != torch.float64 and not self._exact
         real = torch.float32 if narrow else torch.float64
@@ -82,6 +85,11 @@ class CountedDraws(TorchDispatchMode):
 
 
 Given = Callable[[str], Any]
+
+
+def _wide_range(func: OpOverload, given: Given) -> bool:
+    """Whether integers are asked for of a range that one word does not cover."""
+    return "randint" in func._schema.name and not 0 < given("high") - (given("low") or 0) <= LARGEST
 
 
 def _target(func: OpOverload, args: Sequence[Any], options: dict[str, Any], given: Given) -> torch.Tensor:

@@ -36,7 +36,8 @@ def every(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         torch.bernoulli(x.sigmoid()), torch.randint(0, 10, (4, 8)), torch.randint(5, (3,)) + 1,
         torch.empty(4, 8).uniform_(1, 3), torch.empty(8, 4, dtype=x.dtype).t().normal_(1, 2),
         F.alpha_dropout(x, 0.1, True), F.dropout2d(x[None, :, :, None], 0.3, True),
-        torch.normal(0.0, 1.0, (4, 8)), torch.rand(6, dtype=x.dtype),
+        torch.normal(0.0, 1.0, (4, 8)), torch.randint(0, 2**40, (3,)), torch.rand(3, dtype=torch.complex64),
+        torch.rand(6, dtype=x.dtype),
     )  # fmt: skip
 
 

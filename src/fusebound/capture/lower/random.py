@@ -15,7 +15,8 @@ from fusebound.capture.lower.context import Ctx, T, Unlowered, lowering, wide_ty
 
 _DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 _WORD = 1 << 32
-_LARGEST = (1 << 31) - 1
+LARGEST = (1 << 31) - 1
+"""The greatest word, and the greatest range of integers that are drawn from one."""
 
 
 def _shape(c: Ctx) -> tuple[int, ...]:
@@ -33,7 +34,7 @@ def _keep(c: Ctx, p: float) -> T:
         raise Unlowered(f"the probability {p}, which eager refuses", "F606")
     (bits,) = c.random(_shape(c), 1)
     below = round(p * _WORD) - (_WORD >> 1)  # how many of the words, which are signed, are kept
-    return c("le", bits, below - 1) if below > -(_WORD >> 1) else c("gt", bits, _LARGEST)
+    return c("le", bits, below - 1) if below > -(_WORD >> 1) else c("gt", bits, LARGEST)
 
 
 def _bits(c: Ctx, word: T, count: int) -> T:
@@ -86,7 +87,7 @@ def _integers(c: Ctx, low: int, high: int) -> T:
     """low + ⌊word · (high - low) / 2³²⌋: the upper half of a product, so that no value is favoured by more than
     2⁻³² of the range."""
     count = high - low
-    if not 0 < count <= _LARGEST:
+    if not 0 < count <= LARGEST:
         raise Unlowered(f"integers in a range of {count}", "F606")
     (word,) = c.random(_shape(c), 1)
     unsigned = c.cast(word, torch.int64) + (_WORD >> 1)
