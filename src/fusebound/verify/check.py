@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from fusebound.analysis.tau import Tau
+from fusebound.plan.plan import Plan
 from fusebound.verify import coverage
 from fusebound.verify.call import Capture, Snapshot, bind, tensors
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
+from fusebound.verify.held import Held, held
 from fusebound.verify.inputs import GIVEN, LIKE, PLAIN, SPECIAL_SETS, fill, floats
 from fusebound.verify.program import Comparison, Program, own_copies
 from fusebound.verify.repeat import Repeats, repeat
@@ -51,9 +53,11 @@ def verify(
     args, kwargs = own_copies(captured, args, kwargs or {})
     leaves = bind(captured, args, kwargs)
     given = Snapshot(tensors(leaves))
-    program = Program(exe, eager or captured.fn, captured, args, kwargs, leaves, tau)
-    groups = stored(exe, args, kwargs, tau=tau)
-    judge = _Judge(program, groups, given, seed, numerics, tau, start + budget_s)
+    plan = getattr(exe, "plan", None)
+    bounds = held(plan, plan.graph.outputs, tau, leaves) if isinstance(plan, Plan) else Held(tau)
+    program = Program(exe, eager or captured.fn, captured, args, kwargs, leaves, bounds)
+    groups = stored(exe, args, kwargs, tau)
+    judge = _Judge(program, groups, given, seed, numerics, start + budget_s)
     poisoned = _set_poison(exe, True)
     try:
         repeats = repeat(program)
@@ -83,11 +87,11 @@ class _Judge:
     """Runs the sets of values and collects checks, faults and notes."""
 
     def __init__(
-        self, program: Program, groups: Stored | None, given: Snapshot, seed: int, numerics: str, tau: Tau | None,
+        self, program: Program, groups: Stored | None, given: Snapshot, seed: int, numerics: str,
         deadline: float,
     ) -> None:  # fmt: skip
         self._program, self._groups, self._given, self._seed = program, groups, given, seed
-        self._numerics, self._tau, self._deadline = numerics, tau, deadline
+        self._numerics, self._deadline = numerics, deadline
         self._checks: list[OutputCheck] = []
         self._stored: list[OutputCheck] = []
         self._sets: list[str] = []
@@ -120,7 +124,7 @@ class _Judge:
                 break
             draw = self._draw(LIKE, number, self._program)
             if draw is not None and coverage.missed(exe) != before:
-                self._checks.extend(self._judged(LIKE, [draw]))
+                self._checks.extend(self._judged(LIKE, [draw], self._program))
         self._notes.update({f"{name} ran on none of these values": None for name in coverage.missed(exe)})
 
     def _compared(self, kind: str, program: Program) -> list[OutputCheck]:
@@ -130,11 +134,11 @@ class _Judge:
             return []
         small = kind != GIVEN and any(c.numel < _SMALL for c in draws[0].outputs)
         draws += [self._draw(kind, i, program) for i in range(1, _DRAWS)] if small else []
-        checks = self._judged(kind, [d for d in draws if d])
-        if any(c.verdict == "worse" for c in checks) and self._tau is None:
+        checks = self._judged(kind, [d for d in draws if d], program)
+        if any(c.verdict == "worse" and program.held.of(c.output) is None for c in checks):
             more = LIKE if kind == GIVEN else kind
             draws += [self._draw(more, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
-            checks = self._judged(kind, [d for d in draws if d])
+            checks = self._judged(kind, [d for d in draws if d], program)
         return checks
 
     def _draw(self, kind: str, number: int, program: Program) -> Comparison | None:
@@ -156,7 +160,7 @@ class _Judge:
         if found.raised:
             self._raised.append(f"{found.raised}{where}")
 
-    def _judged(self, kind: str, draws: Sequence[Comparison]) -> list[OutputCheck]:
+    def _judged(self, kind: str, draws: Sequence[Comparison], program: Program) -> list[OutputCheck]:
         first = draws[0]
         same = [d for d in draws if [o.name for o in d.outputs] == [o.name for o in first.outputs]]
         checks: list[OutputCheck] = []
@@ -164,7 +168,7 @@ class _Judge:
             errors = pooled(d.outputs[i].errors for d in same)
             ruling = rule(
                 errors,
-                tau=self._tau,
+                tau=program.held.of(output.name),
                 numerics=self._numerics,
                 transcendentals=self._program.transcendentals,
             )

@@ -11,6 +11,7 @@ import torch
 
 from fusebound.analysis.tau import Tau
 from fusebound.verify.errors import Errors, Exact, measure, measure_integers
+from fusebound.verify.held import Held
 from fusebound.verify.oracle import Reference
 
 Pick = Callable[[Reference], Any]
@@ -34,12 +35,12 @@ class Comparer:
     """Collects outputs with their errors, faults (structure that differs) and notes.
 
     `shaken` computes, when asked, references whose intermediates moved by an ULP: they show what lies on a
-    jump. `tau` is a bound that distances are measured by.
+    jump. `held` has the τ that an output's distance is measured by.
     """
 
-    def __init__(self, shaken: Callable[[], Sequence[Reference]], tau: Tau | None = None) -> None:
+    def __init__(self, shaken: Callable[[], Sequence[Reference]], held: Held) -> None:
         self._shaken = shaken
-        self._tau = tau
+        self._held = held
         self.outputs: list[Output] = []
         self.faults: list[str] = []
         self.notes: list[str] = []
@@ -56,12 +57,14 @@ class Comparer:
         elif differs:
             self.faults.append(f"{name} {differs}")
         else:
-            errors = self._errors(*_dense(fused, eager, exact), pick)
+            errors = self._errors(*_dense(fused, eager, exact), pick, self._held.of(name))
             self.outputs.append(Output(name, tuple(eager.shape), errors))
 
-    def _errors(self, fused: torch.Tensor, eager: torch.Tensor, exact: Any, pick: Pick) -> Errors:
+    def _errors(
+        self, fused: torch.Tensor, eager: torch.Tensor, exact: Any, pick: Pick, tau: Tau | None
+    ) -> Errors:
         wanted = _reference_of(eager, exact)
-        errors = measure(fused, eager, wanted, self._tau)
+        errors = measure(fused, eager, wanted, tau)
         if errors.changes and not eager.is_floating_point() and not eager.is_complex():
             return measure_integers(fused, eager, wanted.value, [pick(r) for r in self._shaken()])
         return errors

@@ -12,12 +12,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch.export import ExportedProgram
 
+from fusebound.analysis.tau import Tau
 from fusebound.capture.captured import Captured
 from fusebound.capture.saved import evaluated, example
 from fusebound.capture.torch import trace
 from fusebound.errors import FuseboundError
 from fusebound.plan.plan import Group, Plan
 from fusebound.verify.call import bind
+from fusebound.verify.held import held
 from fusebound.verify.program import Program
 
 
@@ -50,8 +52,8 @@ class _Traced:
     program: ExportedProgram
 
 
-def stored(exe: object, args: Sequence[Any], kwargs: Mapping[str, Any], **how: Any) -> Stored | None:
-    """The program of what the kernels of `exe` store, on these very arguments; `how` goes to `Program`.
+def stored(exe: object, args: Sequence[Any], kwargs: Mapping[str, Any], tau: Tau | None) -> Stored | None:
+    """The program of what the kernels of `exe` store, on these very arguments, held to the τ of its plan.
 
     None for what has no plan or no kernel, and for a plan whose operators cannot be run one by one (sizes that
     depend on data) or draw other random numbers than eager's.
@@ -83,4 +85,5 @@ def stored(exe: object, args: Sequence[Any], kwargs: Mapping[str, Any], **how: A
         return None
     captured = _Traced(one_by_one, program)
     leaves = bind(captured, inputs)
-    return Stored(Program(in_place, one_by_one, captured, inputs, {}, leaves, **how), names)
+    bounds = held(exe.plan, [v for _, v in names], tau)
+    return Stored(Program(in_place, one_by_one, captured, inputs, {}, leaves, bounds), names)

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from fusebound.analysis.tau import Tau
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.compare import Comparer, Output, is_double
 from fusebound.verify.draws import CountedDraws
 from fusebound.verify.exact import transcendentals
 from fusebound.verify.extended import Extended, NoReference, split
+from fusebound.verify.held import NOTHING_HELD, Held, mutated
+from fusebound.verify.memory import guarded, keep, shared, strayed
 from fusebound.verify.oracle import Reference, reference
 
 _SHAKES = 8
@@ -37,11 +38,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run left: flat outputs (copies), the changed inputs by position (copies), or the exception."""
+    """What one run left: flat outputs (copies), the changed inputs by position (copies), or the exception; what each
+    output shares its memory with, and what the run did to memory that is not its own."""
 
     outputs: tuple[Any, ...] = ()
     changed: dict[int, torch.Tensor] = field(default_factory=dict)
     error: Exception | None = None
+    shared: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
 class Program:
@@ -55,13 +59,14 @@ class Program:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         leaves: tuple[Leaf, ...],
-        tau: Tau | None = None,
+        held: Held = NOTHING_HELD,
     ) -> None:
         self._exe, self._eager, self._captured = exe, eager, captured
         self._args, self._kwargs = args, kwargs
         self.leaves = leaves
-        self._tau = tau
+        self.held = held
         self._extended: Extended | None = None
+        self._kept = keep((), (), ())
         self.settle()
         self.transcendentals = transcendentals(program_of(captured))
 
@@ -99,8 +104,17 @@ class Program:
             for i, leaf in enumerate(self.leaves)
             if leaf.is_tensor and has_memory(leaf.value) and storage_key(leaf.value) in touched
         }
+        faults = self._trespasses(touched)
+        if fn is self._exe:
+            self._kept = keep(flat, outputs, self.leaves)
         self._before.restore(touched)
-        return Outcome(outputs, changed)
+        return Outcome(outputs, changed, None, shared(flat, self.leaves), faults)
+
+    def _trespasses(self, touched: set[int]) -> tuple[str, ...]:
+        """Memory of others that the run has changed: around its inputs, and the results of the call before."""
+        strays = any(strayed(self.leaves, *self._before.both(key)) for key in touched)
+        found = ("memory around an input was written",) if strays else ()
+        return (*found, "the results of an earlier call were overwritten") if self._kept.overwritten else found
 
     def compare(self, seed: Seed) -> Comparison:
         """Run all three on the present values of the inputs."""
@@ -146,18 +160,22 @@ class Program:
     ) -> Comparison:
         if len(eager.outputs) != len(fused.outputs):
             return Comparison(faults=(f"{len(fused.outputs)} outputs where eager has {len(eager.outputs)}",))
-        comparer = Comparer(cache(lambda: self._shaken(seed)), self._tau)
+        comparer = Comparer(cache(lambda: self._shaken(seed)), self.held)
+        comparer.faults += fused.faults
+        for i, (mine, theirs) in enumerate(zip(fused.shared, eager.shared, strict=True)):
+            if mine != theirs:
+                has = f"output {i} shares memory with {mine or 'nothing'}"
+                comparer.faults.append(f"{has}, in eager with {theirs or 'nothing'}")
         for i, (f, e, x) in enumerate(zip(fused.outputs, eager.outputs, exact.outputs, strict=True)):
             comparer.add(f"output {i}", f, e, x, lambda r, i=i: r.outputs[i])
         for i in sorted(eager.changed.keys() | fused.changed.keys()):
             leaf = self.leaves[i]
-            name = f"{leaf.kind} input {leaf.name!r}"
             if i not in eager.changed:
-                comparer.faults.append(f"{name} was changed, which eager does not")
+                comparer.faults.append(f"{leaf.kind} input {leaf.name!r} was changed, which eager does not")
                 continue
             after = fused.changed.get(i, leaf.value)
             wanted = exact.inputs[i] if exact.inputs else None
-            comparer.add(f"{name} (mutated)", after, eager.changed[i], wanted, lambda r, i=i: r.inputs[i])
+            comparer.add(mutated(leaf), after, eager.changed[i], wanted, lambda r, i=i: r.inputs[i])
         return Comparison(tuple(comparer.outputs), "", tuple(comparer.faults), (*notes, *comparer.notes))
 
     def _shaken(self, seed: Seed) -> list[Reference]:
@@ -172,7 +190,7 @@ class Program:
 
 def _generate_from(seed: Seed) -> None:
     if isinstance(seed, int):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
     else:
         torch.set_rng_state(seed)
 
@@ -211,8 +229,8 @@ def _copy(value: Any) -> Any:
 def own_copies(
     captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with copied tensors, which keep strides and shared memory; tensors that share memory with
-    parameters stay as they are."""
+    """The arguments with copied tensors, which keep strides and shared memory and have a guard behind it; tensors that
+    share memory with parameters stay as they are."""
     held = {storage_key(t) for t in tensors(_state_of(bind(captured, args, kwargs))) if has_memory(t)}
     storages: dict[int, torch.UntypedStorage] = {}
 
@@ -221,7 +239,7 @@ def own_copies(
             return t
         key = storage_key(t)
         if key not in storages:
-            storages[key] = t.untyped_storage().clone()
+            storages[key] = guarded(t.untyped_storage())
         with torch.no_grad():
             made = torch.empty(0, dtype=t.dtype).set_(storages[key], t.storage_offset(), t.shape, t.stride())
         return made.requires_grad_(t.requires_grad)
