@@ -18,6 +18,8 @@ from fusebound.ir.graph import Ref
 from fusebound.runtime.executable import Executable
 from fusebound.verify.call import Leaf, Snapshot, bind, has_memory
 from fusebound.verify.errors import Errors
+from fusebound.verify.held import held
+from fusebound.verify.memory import shared
 from fusebound.verify.program import Outcome, Program, own_copies
 from fusebound.verify.result import VERDICTS
 from fusebound.verify.tolerance import rule
@@ -108,15 +110,19 @@ class Twin:
     def compare(self, result: Any, error: Exception | None, kept: Kept) -> None:
         """Run eager, compare it with what the call returned or raised, and enter it in the record."""
         leaves = bind(self._captured, self._args, self._kwargs)
-        after = [_detached(leaf) for leaf in bind(self._captured, *self._given)]
+        given = bind(self._captured, *self._given)
+        outputs = tuple(pytree.tree_leaves(result))
+        sharing = shared(outputs, given)
+        after = [_detached(leaf) for leaf in given]
         state, random = Snapshot(self._state), torch.get_rng_state()
         self._before.restore()
         try:
             plan = self._exe.plan
+            bounds = held(plan, plan.graph.outputs, plan.tau, leaves)
             program = Program(
-                self._exe, self._captured.fn, self._captured, self._args, self._kwargs, leaves, plan.tau
+                self._exe, self._captured.fn, self._captured, self._args, self._kwargs, leaves, bounds
             )
-            fused = Outcome(tuple(pytree.tree_leaves(result)), _changed(leaves, after), error)
+            fused = Outcome(outputs, _changed(leaves, after), error, sharing)
             self._enter(program, fused, kept)
         finally:
             state.restore()
@@ -132,30 +138,28 @@ class Twin:
         for near, judged in zip(found.outputs, exact.outputs, strict=True):
             key = near.name, near.shape, near.errors.dtype
             held = kept.outputs.get(key) or OutputDrift(near.name, self._where(near.name))
-            kept.outputs[key] = self._grown(
-                held, key, near.errors, judged.errors, kept, program.transcendentals
-            )
+            kept.outputs[key] = self._grown(held, key, near.errors, judged.errors, kept, program)
 
     def _grown(
-        self, held: OutputDrift, key: object, near: Errors, judged: Errors, kept: Kept, transcendentals: int
+        self, old: OutputDrift, key: object, near: Errors, judged: Errors, kept: Kept, program: Program
     ) -> OutputDrift:
         """An output's record with one more call."""
         apart = near.whole.apart
-        held = replace(
-            held, largest=max(held.largest, apart.largest), largest_ulps=max(held.largest_ulps, apart.ulps)
+        new = replace(
+            old, largest=max(old.largest, apart.largest), largest_ulps=max(old.largest_ulps, apart.ulps)
         )
         if near.equal:
-            return replace(held, equal=held.equal + 1)
+            return replace(new, equal=new.equal + 1)
         if _rounds(near):
-            return replace(held, rounding=held.rounding + 1)
+            return replace(new, rounding=new.rounding + 1)
         pooled = kept.pooled.get(key)
         pooled = kept.pooled[key] = judged if pooled is None else pooled.merged(judged)
-        plan = self._exe.plan
-        ruling = rule(pooled, tau=plan.tau, numerics=plan.numerics, transcendentals=transcendentals)
-        held = replace(held, judged=held.judged + 1)
-        if ruling.verdict == "worse" and plan.tau is None and 0 < pooled.whole.count < _SETTLED:
-            return held
-        return replace(held, verdict=ruling.verdict, detail=ruling.detail)
+        numerics, tau = self._exe.plan.numerics, program.held.of(new.output)
+        ruling = rule(pooled, tau=tau, numerics=numerics, transcendentals=program.transcendentals)
+        new = replace(new, judged=new.judged + 1)
+        if ruling.verdict == "worse" and tau is None and 0 < pooled.whole.count < _SETTLED:
+            return new
+        return replace(new, verdict=ruling.verdict, detail=ruling.detail)
 
     def _where(self, output: str) -> str:
         """The user's operator behind `output 3`, with its line; the function's name for a mutated input."""

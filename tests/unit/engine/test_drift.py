@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from tests.faults import forgotten_tail, wrong_operator
 
 import fusebound as fb
+from fusebound.engine import drift
 from fusebound.engine.compile import Options
 from fusebound.engine.sampled import DriftWarning, SampledFunction
 from fusebound.errors import UsageError
@@ -30,6 +31,9 @@ def softmax(x):
     return F.softmax(x * 2, -1)
 
 
+PLACE = f"test_drift.py:{softmax.__code__.co_firstlineno + 1}"
+
+
 def test_every_call_of_a_right_function() -> None:
     f = sampled(softmax)
     for _ in range(3):
@@ -37,7 +41,7 @@ def test_every_call_of_a_right_function() -> None:
     report = f.report
     (out,) = report.outputs
     assert (report.calls, report.sampled, report.ok, report.faults) == (3, 3, True, ())
-    assert out.where.startswith("softmax (") and out.where.endswith("test_drift.py:30)")
+    assert out.where.startswith("softmax (") and out.where.endswith(f"{PLACE})")
     assert out.equal + out.rounding + out.judged == 3 and 0 < out.largest < 1e-6
 
 
@@ -51,9 +55,7 @@ def test_a_share_of_the_calls() -> None:
 def test_wrong_numbers_are_warned_of_once_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten_tail(monkeypatch)
     f = sampled(softmax)
-    with pytest.warns(
-        DriftWarning, match=r"softmax differs from eager: output 0 of softmax \(.*test_drift.py:30"
-    ):
+    with pytest.warns(DriftWarning, match=f"softmax differs from eager: output 0 of softmax .*{PLACE}"):
         y = f(X)
     assert not torch.allclose(y, softmax(X))  # a sampled call returns what any other call would
     with warnings.catch_warnings():
@@ -132,6 +134,17 @@ def test_an_exception_that_eager_does_not_raise_is_a_fault(monkeypatch: pytest.M
     with pytest.warns(DriftWarning, match="raises ValueError"), pytest.raises(ValueError, match="no"):
         f(X)
     assert f.report.faults and not f.report.ok
+
+
+def test_a_comparison_that_fails_is_no_failure_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("no memory for the copies")
+
+    monkeypatch.setattr(drift.Twin, "_enter", broken)
+    f = sampled(softmax)
+    with pytest.warns(DriftWarning, match="no memory for the copies"):
+        assert torch.allclose(f(X), softmax(X))
+    assert not f.report.ok
 
 
 def test_what_runs_eagerly_is_not_sampled() -> None:

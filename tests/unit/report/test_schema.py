@@ -15,6 +15,7 @@ from fusebound.report.rows import error_rows, group_rows, timing_rows
 from fusebound.report.schema import (
     FORMAT,
     ClassChange,
+    Culprit,
     Figures,
     GroupRow,
     LevelBytes,
@@ -72,6 +73,10 @@ def sample() -> Report:
         phases=(Phase("capture", 1.0), Phase("plan", 0.5)),
         errors=(error(),),
         stored=(error(output="gelu", group="g0"),),
+        origin="g0",
+        culprit=Culprit(
+            "the kernel of gelu", "tiny", ("g0",), ("gelu",), ("a → b",), ("[1]",), "worse", "r.py"
+        ),
         checks=("two runs give the same bits",),
         timings=(
             Timing("fused", "reused", 10.0, 9.0, 11.0, 21),
