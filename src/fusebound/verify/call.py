@@ -121,6 +121,10 @@ class Snapshot:
             key for key in self._storages if not torch.equal(_bytes(self._storages[key]), self._held(key))
         }
 
+    def both(self, key: int) -> tuple[torch.UntypedStorage, torch.UntypedStorage]:
+        """The bytes that a storage held, and the storage."""
+        return self._bytes[key], self._storages[key]
+
     def _held(self, key: int) -> torch.Tensor:
         return _bytes(self._bytes[key])
 
