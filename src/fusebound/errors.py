@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class FuseboundError(Exception):
     """Base of every error that fusebound raises on purpose; the command line prints it as one diagnostic.
@@ -32,6 +35,15 @@ class UsageError(FuseboundError):
     """An argument, a name or a file that cannot be used (exit code 2)."""
 
     code = "E100"
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not one of `known`, with the nearest of them and all (E101)."""
+    names = tuple(known)
+    close = get_close_matches(name.lower(), names, 1, cutoff=0.5)
+    listed = ", ".join(names) or "none"
+    hint = f"did you mean `{close[0]}`? known: {listed}" if close else f"known: {listed}"
+    return UsageError(f"unknown {kind} {name!r}", hint=hint, code="E101")
 
 
 class FormatError(UsageError):

@@ -9,13 +9,22 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fusebound.errors import UsageError
+from fusebound.errors import UsageError, unknown
 
 POLICIES = ("none", "textbook-strict", "textbook", "elementwise", "loop", "tile", "library")
 """What may be fused, from tight to loose (`gates.policy`)."""
 
 NUMERICS = ("accurate", "eager")
 """What must not change (`gates.precision`)."""
+
+
+def check_names(policy: str, numerics: str) -> None:
+    """Raise UsageError (E101) for a policy or numerics that is none."""
+    if policy not in POLICIES:
+        raise unknown("policy", policy, POLICIES)
+    if numerics not in NUMERICS:
+        raise unknown("numerics", numerics, NUMERICS)
+
 
 _TRUE = frozenset(("1", "true", "yes", "on"))
 _FALSE = frozenset(("0", "false", "no", "off", ""))

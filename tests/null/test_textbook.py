@@ -124,7 +124,7 @@ def test_bad_operators_are_refused() -> None:
         _op("a", "x", "y", "conv")
     with pytest.raises(UsageError, match="listed already"):
         _checker(_op("a", "x", "y"), _op("a", "x", "y"))
-    with pytest.raises(UsageError, match="no operator 'z'"):
+    with pytest.raises(UsageError, match="unknown operator 'z'"):
         _checker(_op("a", "x", "y")).dep_ok("a", "z")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fusebound.api.origin import recall, remember
 from fusebound.ir.graph import Graph
 from fusebound.plan.plan import Plan
-from fusebound.settings import current
+from fusebound.settings import check_names, current
 from fusebound.target.target import Target
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ def can_fuse(
     from fusebound.gates.rules import rules_of
     from fusebound.plan.explain import can_fuse as judge
 
+    check_names(policy, numerics)
     calls = current(expected_calls=expected_calls).expected_calls
     facts = Facts(_target(hardware), numerics, Tau.of(tau), calls, policy, rules_of(rules))
     return judge(graph, a, b, facts)

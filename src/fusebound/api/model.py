@@ -60,7 +60,7 @@ def resolve(
     if ":" in spec:
         from fusebound.api.python_model import from_python
 
-        return from_python(spec, shapes=shapes, dtypes=dtypes)
+        return _fitting(from_python(spec, shapes=shapes, dtypes=dtypes), shapes)
     if spec not in scenarios.names() and (path.suffix or path.exists()):
         raise _unreadable(path)
     fn, args = scenarios.build(spec)
@@ -68,7 +68,25 @@ def resolve(
         from fusebound.api.inputs import from_shapes
 
         args = from_shapes(shapes, dtypes)
-    return Model(spec, fn, args)
+    return _fitting(Model(spec, fn, args), shapes)
+
+
+def _fitting(model: Model, shapes: tuple[str, ...]) -> Model:
+    """The model, unless it takes more or fewer arguments than it is given: UsageError (E103)."""
+    from fusebound.capture.wrap import signature_of
+
+    takes = signature_of(model.fn)
+    if takes is None:
+        return model
+    try:
+        takes.bind(*model.args, **model.kwargs)
+    except TypeError as why:
+        names = list(takes.parameters)
+        given = f"{len(shapes)} shape{'s' * (len(shapes) != 1)}" if shapes else "example inputs"
+        what = f"{given} for {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}): {why}"
+        where, hint = "--shape" if shapes else model.name, "give one for every argument, in order"
+        raise UsageError(what, where=where, hint=hint, code="E103") from None
+    return model
 
 
 def _unreadable(path: Path) -> UsageError:

@@ -34,7 +34,8 @@ def compile(
 
     With `check`, a share above 0 and up to 1, every 1/check-th call (rounded) is also run eagerly, on copies and
     with the same random numbers, and compared: `f.report` says what that has shown, and numbers that are worse
-    than eager's by the rule of docs/gates.md are warned of once. Raises UsageError for another share.
+    than eager's by the rule of docs/gates.md are warned of once. Raises UsageError for another share, and
+    for an unknown policy, numerics or hardware (E101).
     """
     from fusebound.analysis.tau import Tau
     from fusebound.engine.compile import Options
@@ -42,12 +43,15 @@ def compile(
     from fusebound.engine.sampled import SampledFunction
     from fusebound.errors import UsageError
     from fusebound.gates.rules import rules_of
-    from fusebound.settings import current
+    from fusebound.settings import check_names, current
+    from fusebound.target import get
 
     if check is not None and not 0 < check <= 1:
         raise UsageError(
             f"check={check!r} is no share of the calls", where="check", hint="above 0, at most 1"
         )
+    check_names(policy, numerics)
+    get(hardware)
     chosen = current(expected_calls=expected_calls, strict=strict)
     options = Options(
         policy=policy,

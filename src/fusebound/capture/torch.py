@@ -21,7 +21,7 @@ from fusebound.capture.in_place import check_in_place, show_aliases
 from fusebound.capture.overlap import overlapping_mutation, separated
 from fusebound.capture.source import full_stacks
 from fusebound.capture.traps import watched
-from fusebound.capture.wrap import wrap
+from fusebound.capture.wrap import check_arguments, wrap
 from fusebound.ir.graph import Graph, Source
 
 # Tracing patches process-wide state of the framework.
@@ -37,9 +37,11 @@ def capture(
 ) -> Captured:
     """Trace `fn` once on example arguments, without gradients.
 
-    Raises CaptureError, naming the user's line, for a function that cannot be captured truthfully.
+    Raises CaptureError, naming the user's line, for a function that cannot be captured truthfully, and UsageError
+    (E120) for arguments that it does not take.
     """
     kwargs = dict(kwargs or {})
+    check_arguments(fn, args, kwargs)
     module = fn if isinstance(fn, torch.nn.Module) else wrap(fn)
     state = [*module.parameters(), *module.buffers()]
     apart, apart_kwargs, met = separated(tuple(args), kwargs, state)

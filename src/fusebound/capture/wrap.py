@@ -6,12 +6,13 @@ import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from fusebound.capture.source import is_own_file
+from fusebound.errors import UsageError
 
 
 class _Function(torch.nn.Module):
@@ -25,11 +26,34 @@ class _Function(torch.nn.Module):
 
 
 def _has_signature(fn: Callable[..., Any]) -> bool:
+    return signature_of(fn) is not None
+
+
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature | None:
+    """What a callable or module takes; None for a builtin that does not say."""
     try:
-        inspect.signature(fn)
+        return inspect.signature(_called(fn))
     except (TypeError, ValueError):
-        return False
-    return True
+        return None
+
+
+def _called(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return fn.forward if isinstance(fn, torch.nn.Module) else fn
+
+
+def check_arguments(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise UsageError (E120), at the function's own line, for arguments that it cannot be called with."""
+    takes = signature_of(fn)
+    if takes is None:
+        return
+    try:
+        takes.bind(*args, **kwargs)
+    except TypeError as why:
+        name = getattr(fn, "__name__", type(fn).__name__)
+        what = f"{name}({', '.join(takes.parameters)}) cannot be called with these arguments: {why}"
+        code = getattr(inspect.unwrap(_called(fn)), "__code__", None)
+        where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+        raise UsageError(what, where=where, code="E120") from None
 
 
 def _variadic(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,10 +6,12 @@ import sys
 import traceback
 
 import click
+from click.core import ParameterSource
 
 from fusebound.errors import FuseboundError
 
 USAGE_CODE = "E100"
+UNKNOWN_CODE = "E101"
 INTERNAL_CODE = "E000"
 
 
@@ -39,7 +41,19 @@ def usage(error: click.ClickException) -> None:
     context = getattr(error, "ctx", None)
     where = context.get_usage().removeprefix("Usage: ") if context is not None else ""
     hint = f"`{context.command_path} --help` shows what it takes" if context is not None else ""
-    click.echo(_styled(render(USAGE_CODE, error.format_message(), where, hint)), err=True)
+    what = error.format_message()
+    parameter = getattr(error, "param", None)
+    if parameter is not None and _from_environment(context, parameter):
+        what = what.replace(f"'{parameter.opts[0]}'", f"{parameter.envvar} (as {parameter.opts[0]})")
+    code = UNKNOWN_CODE if isinstance(getattr(parameter, "type", None), click.Choice) else USAGE_CODE
+    click.echo(_styled(render(code, what, where, hint)), err=True)
+
+
+def _from_environment(context: click.Context | None, parameter: click.Parameter) -> bool:
+    """Whether a value that cannot be used is that of an environment variable."""
+    if context is None or parameter.name is None or not parameter.envvar:
+        return False
+    return context.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT
 
 
 def internal(error: Exception, *, debug: bool) -> None:

@@ -23,7 +23,7 @@ def command(options: Options, left: Path, right: Path, fail: bool) -> int:
     lines = found.lines()
     emit(
         options.format,
-        text="\n".join(lines) if lines else "the plans are the same",
+        text=str(found),
         data=lambda: {"same": not found, "differences": lines},
         rows=lambda: [("sign", "difference"), *((line[0], line[2:]) for line in lines)],
     )

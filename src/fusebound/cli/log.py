@@ -29,6 +29,8 @@ GATES = ("dependence", "precision", "resources", "gain")
 @with_options(MODEL, PLAN, OUTPUT)
 def command(options: Options, model: str, operator: str | None, gate: str | None, code: str | None) -> None:
     """Print every candidate that the planner judged for MODEL, and what the gates said."""
+    if code is not None:
+        known_code(code)
     plan = Session(model, options).plan
     chosen = list(_matching(plan, operator, gate, code))
     emit(
@@ -37,6 +39,14 @@ def command(options: Options, model: str, operator: str | None, gate: str | None
         data=lambda: [_record(d) for d in chosen],
         rows=lambda: _rows(chosen),
     )
+
+
+def known_code(code: str) -> None:
+    """Raise UsageError (E101) for a code that no gate gives."""
+    from fusebound.cli.explain import pages
+    from fusebound.gates.pages import page
+
+    page(code, {c: text for c, text in pages().items() if c.startswith("F")})
 
 
 def _matching(plan: Plan, operator: str | None, gate: str | None, code: str | None) -> Iterator[Decision]:
@@ -52,7 +62,7 @@ def _matching(plan: Plan, operator: str | None, gate: str | None, code: str | No
                 continue
             if gate is not None and bool(getattr(d.judgement, gate)):
                 continue
-            if code is not None and code.upper() not in d.judgement.codes:
+            if code is not None and code.upper() not in {v.code for v in d.judgement.verdicts}:
                 continue
             yield replace(d, a=prefix + d.a, b=prefix + d.b)
 

@@ -76,6 +76,9 @@ def invoke(argv: Sequence[str]) -> int:
         result = group.main(list(argv), prog_name="fusebound", standalone_mode=False)
     except click.exceptions.Abort:
         return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.ClickException as error:
         diagnostic.usage(error)
         return 2

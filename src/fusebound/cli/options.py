@@ -74,6 +74,16 @@ def _tau(_context: click.Context, _parameter: click.Parameter, text: str | None)
         raise click.BadParameter(f"{e.what}: {e.hint}") from e
 
 
+def _hardware(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    """The name of a target; raises UsageError (E101) before anything is loaded."""
+    from fusebound.errors import unknown
+    from fusebound.target import names
+
+    if name not in names():
+        raise unknown("hardware", name, names())
+    return name
+
+
 MODEL: tuple[Decorator, ...] = (
     click.option(
         "--shape",
@@ -104,7 +114,11 @@ PLAN: tuple[Decorator, ...] = (
         help="What must not change.",
     ),
     click.option(
-        "--hardware", default="host", metavar="NAME", help="`host` or a table: `fusebound hardware list`."
+        "--hardware",
+        default="host",
+        metavar="NAME",
+        callback=_hardware,
+        help="`host` or a table: `fusebound hardware list`.",
     ),
     click.option(
         "--tau", callback=_tau, metavar="T", help="Bound on |fused - eager|: 1e-6, or relative=1e-5,ulp=4."

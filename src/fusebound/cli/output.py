@@ -47,10 +47,9 @@ def _print(text: Callable[[Console], None]) -> None:
     if sys.stdout.isatty():
         text(Console(highlight=False))
         return
-    stream = io.StringIO()
-    width = int(os.environ.get("COLUMNS") or PIPE_WIDTH)
-    text(Console(file=stream, width=width, highlight=False, no_color=True, force_terminal=False))
-    click.echo("\n".join(line.rstrip() for line in stream.getvalue().splitlines()))
+    from fusebound.report.layout import plain
+
+    click.echo(plain(text, int(os.environ.get("COLUMNS") or PIPE_WIDTH)))
 
 
 def to_csv(rows: Iterable[Sequence[object]]) -> str:

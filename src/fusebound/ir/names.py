@@ -50,9 +50,8 @@ def find(g: Graph, name: str) -> UserOp:
             hint="name one of them",
         )
     inside = _inside(g, name.partition("/")[0])
-    raise UsageError(
-        f"no operator {name!r} in this graph", where=f"graph {g.name!r}", hint=_close(g, name, inside)
-    )
+    what, hint = f"no operator {name!r} in this graph", _close(g, name, inside)
+    raise UsageError(what, where=f"graph {g.name!r}", hint=hint, code="E101")
 
 
 def _fits(g: Graph, name: str) -> list[UserOp]:

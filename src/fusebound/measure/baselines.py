@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fusebound.errors import UsageError
+from fusebound.errors import UsageError, unknown
 
 NAMES = ("eager", "inductor")
 
@@ -36,7 +36,7 @@ def baseline(
         return Baseline(name, without_gradients(fn, args, kwargs))
     if name == "inductor":
         return _inductor(fn, args, kwargs)
-    raise UsageError(f"cannot measure against {name!r}", hint="opponents are " + ", ".join(NAMES))
+    raise unknown("opponent", name, NAMES)
 
 
 def without_gradients(

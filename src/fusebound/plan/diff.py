@@ -25,6 +25,9 @@ class PlanDiff:
     def __bool__(self) -> bool:
         return bool(self.only_left or self.only_right or self.cuts_left or self.cuts_right or self.settings)
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) or "the plans are the same"
+
     def lines(self) -> list[str]:
         """One difference a line: `-` what only the left plan has, `+` what only the right one has."""
         out = [f"! {s}" for s in self.settings]

@@ -19,7 +19,7 @@ from fusebound.plan.candidates import Edge, Roles, raw_edges, roles, sibling_edg
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.plan import Decision, Plan
 from fusebound.plan.simulated import GivenFacts, Simulate, judge_simulated, simulator
-from fusebound.settings import NUMERICS, POLICIES
+from fusebound.settings import check_names
 from fusebound.target.target import Target
 
 ROUNDS = 3
@@ -164,13 +164,10 @@ def plan(
     """Plan a graph and its subgraphs for a target. Pure: the same arguments give the same plan.
 
     `facts` are simulated errors by node set, or a function that simulates a candidate; without it candidates
-    whose roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError for
-    an unknown policy or numerics, and for rules beside a textbook policy, whose groups are the textbook's.
+    whose roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError (E101)
+    for an unknown policy or numerics, and for rules beside a textbook policy, whose groups are the textbook's.
     """
-    if policy not in POLICIES:
-        raise UsageError(f"unknown policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
-    if numerics not in NUMERICS:
-        raise UsageError(f"unknown numerics {numerics!r}", hint="accurate or eager")
+    check_names(policy, numerics)
     if rules != NO_RULES and policy.startswith("textbook"):
         raise UsageError(f"policy {policy} takes no rules", where="rules", hint="policy tile")
     return _planned(graph, Facts(target, numerics, tau, expected_calls, policy, rules), facts, "")
@@ -178,7 +175,9 @@ def plan(
 
 def _planned(graph: Graph, facts: Facts, given: GivenFacts, prefix: str) -> Plan:
     """The plan of a graph whose groups are called `prefix` and a number, with those of its subgraphs."""
-    search = Search(graph, facts, roles(graph, facts.numerics), Contracted(graph, facts.numerics), simulator(given))
+    search = Search(
+        graph, facts, roles(graph, facts.numerics), Contracted(graph, facts.numerics), simulator(given)
+    )
     if facts.policy.startswith("textbook"):
         _textbook(search, strict=facts.policy == "textbook-strict")
     elif facts.policy != "none":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Callable, Iterable
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +32,13 @@ def labelled(lines: Iterable[tuple[str, str]]) -> Table:
     for label, text in lines:
         table.add_row(label, Text(text, style="bold" if label == "speed-up" else ""))
     return table
+
+
+def plain(draw: Callable[[Console], None], width: int) -> str:
+    """What `draw` prints, as plain lines of at most `width` characters without padding."""
+    stream = io.StringIO()
+    draw(Console(file=stream, width=width, highlight=False, no_color=True, force_terminal=False))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def arrow(before: str, after: str) -> str:

@@ -208,6 +208,13 @@ class Report:
     slower: bool = False
     format: str = FORMAT
 
+    def __str__(self) -> str:
+        """The tables that `fusebound run` prints, 110 characters wide."""
+        from fusebound.report import tables
+        from fusebound.report.layout import plain
+
+        return plain(lambda console: tables.show(console, self), 110)
+
     @property
     def kernels(self) -> int:
         """How many generated kernels the plan has."""

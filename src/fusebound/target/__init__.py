@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from fusebound.errors import UsageError
+from fusebound.errors import unknown
 from fusebound.target.host import host
 from fusebound.target.load import load_table, table_names
 from fusebound.target.target import Target
@@ -18,13 +16,9 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Target:
-    """The target called `name`; raises UsageError, with the nearest name, for an unknown one."""
+    """The target called `name`; raises UsageError (E101), with the nearest name, for an unknown one."""
     if name == "host":
         return host()
     if name in table_names():
         return load_table(name)
-    close = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.5)
-    known = "targets are " + ", ".join(names())
-    raise UsageError(
-        f"unknown hardware {name!r}", hint=f"did you mean {close[0]!r}? {known}" if close else known
-    )
+    raise unknown("hardware", name, names())

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusebound.errors import UsageError
+from fusebound.errors import UsageError, unknown
 from fusebound.textbook.operator import Operator
 
 REGISTER_LIMIT = 48
@@ -175,8 +175,7 @@ class FusionBoundaryChecker:
     def _op(self, op: Operator | str) -> Operator:
         name = op if isinstance(op, str) else op.name
         if name not in self._position:
-            known = ", ".join(o.name for o in self.ops) or "none"
-            raise UsageError(f"no operator {name!r} was added", hint=f"listed: {known}")
+            raise unknown("operator", name, (o.name for o in self.ops))
         return self.ops[self._position[name]]
 
     def _reached_from(self, start: int, stop: int) -> set[int]:

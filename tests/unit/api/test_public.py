@@ -58,7 +58,10 @@ def test_why_and_can_fuse_agree(graph: fb.Graph, plan: fb.Plan) -> None:
 
 def test_verify_and_bench_report(plan: fb.Plan, args: tuple[torch.Tensor, torch.Tensor]) -> None:
     exe = fb.build(plan)
-    assert fb.verify(exe, *args).ok
+    checked = fb.verify(exe, *args)
+    assert checked.ok
+    text = str(checked).splitlines()
+    assert any("error against fp64" in line for line in text) and max(map(len, text)) <= 110
     report = fb.bench(exe, *args, rounds=3)
     ratio = report.ratio()
     assert ratio is not None and ratio.rounds == 3
@@ -136,5 +139,23 @@ def test_every_public_name_exists_and_says_what_it_does() -> None:
     [({"policy": "tight"}, "tight"), ({"numerics": "fast"}, "fast"), ({"hardware": "h10"}, "h10")],
 )
 def test_unknown_settings_are_refused(graph: fb.Graph, arguments: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        fb.plan(graph, **arguments)
+    for call in (
+        lambda: fb.plan(graph, **arguments),
+        lambda: fb.can_fuse(graph, "mul", "softmax", **arguments),
+        lambda: fb.compile(scaled_softmax, **arguments),
+    ):
+        with pytest.raises(UsageError, match=words) as e:
+            call()
+        assert e.value.code == "E101"
+
+
+def test_arguments_that_the_function_does_not_take(args: tuple[torch.Tensor, torch.Tensor]) -> None:
+    with pytest.raises(UsageError, match=r"scaled_softmax\(x, w\).*missing a required argument: 'w'") as e:
+        fb.capture(scaled_softmax, args[0])
+    assert e.value.code == "E120" and e.value.where.startswith(__file__)
+
+
+def test_a_difference_is_read_as_text(graph: fb.Graph, plan: fb.Plan) -> None:
+    other = fb.plan(graph, hardware="cpu-avx512", policy="none")
+    assert "- group mul + softmax + mul_1" in str(plan.diff(other)).splitlines()
+    assert str(plan.diff(plan)) == "the plans are the same"

@@ -27,6 +27,10 @@ def branches(x):
 def raises():
     return 1 / 0
 
+def two(x, w):
+    return x + w
+
+two.example_inputs = lambda: raises
 f_with_bad_inputs = lambda x: x
 f_with_bad_inputs.example_inputs = raises
 number = 3
@@ -69,8 +73,22 @@ def diagnostic(capfd: pytest.CaptureFixture[str], *argv: str) -> str:
         (("plan", "{model}:f", "--shape", "4,x"), "E105", "4,x"),
         (("plan", "{model}:f", "--shape", "4", "--dtype", "float31"), "E105", "float31"),
         (("plan", "{model}:f_with_bad_inputs"), "E104", "model.py:13"),
-        (("plan", "residual-layernorm-gelu", "--hardware", "a101"), "E100", "a100"),
+        (("plan", "residual-layernorm-gelu", "--hardware", "a101"), "E101", "did you mean `a100`"),
+        (("plan", "residual-layernorm-gelu", "--policy", "tiles"), "E101", "'tile'"),
+        (("textbook", "--hardware", "a101"), "E101", "a100"),
+        (("why", "{model}:f", "exp", "ad", "--shape", "4"), "E101", "did you mean add"),
         (("explain", "F99999"), "E101", "F99999"),
+        (("log", "{model}:f", "--shape", "4", "--code", "F999"), "E101", "F999"),
+        (("log", "{model}:f", "--shape", "4", "--code", "E101"), "E101", "E101"),
+        (("plan", ""), "E101", "MODEL is empty"),
+        (("plan", "{model}:"), "E101", "names nothing to run"),
+        (("plan", ":f"), "E101", "names no file"),
+        (("plan", "/etc"), "E106", "that is a directory"),
+        (("plan", "{model}:Nope"), "E101", "defined there: f, branches, raises"),
+        (("plan", "{model}:f", "--shape", "4", "--shape", "4"), "E103", "2 shapes for 1 argument (x)"),
+        (("plan", "{model}:two", "--shape", "4"), "E103", "1 shape for 2 arguments (x, w)"),
+        (("plan", "{model}:two"), "E103", "example inputs for 2 arguments (x, w)"),
+        (("plan", "{model}:f_with_bad_inputs", "--dtype", "bf16"), "E105", "--shape"),
         (("bench",), "E100", "--all"),
     ],
 )
@@ -80,6 +98,29 @@ def test_usage(
     text = diagnostic(capfd, *(a.replace("{model}", model) for a in argv))
     assert text.startswith(f"error[{code}]")
     assert words in text
+
+
+@pytest.mark.parametrize(("variable", "value"), [("FB_THREADS", "abc"), ("FB_EXPECTED_CALLS", "-3")])
+def test_a_variable_that_cannot_be_used_is_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, model: str, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    text = diagnostic(capfd, "plan", f"{model}:f", "--shape", "4")
+    assert f"Invalid value for {variable} (as --" in text and value in text
+
+
+def test_without_a_command_there_is_plain_help(capfd: pytest.CaptureFixture[str]) -> None:
+    assert invoke([]) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith("Usage: fusebound") and "error[" not in err
+
+
+def test_a_saved_plan_has_its_shapes(capfd: pytest.CaptureFixture[str], model: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    assert invoke(["plan", f"{model}:f", "--shape", "4", "--save", path]) == 0
+    capfd.readouterr()
+    text = diagnostic(capfd, "plan", path, "--shape", "3,3")
+    assert text.startswith("error[E105]") and "the shapes of a saved program are fixed" in text
 
 
 def test_a_branch_on_a_value_names_the_users_line(capfd: pytest.CaptureFixture[str], model: str) -> None:

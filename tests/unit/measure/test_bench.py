@@ -83,7 +83,7 @@ def test_the_groups_of_an_executable_are_listed() -> None:
 
 
 def test_an_unknown_opponent() -> None:
-    with pytest.raises(UsageError, match="opponents are eager, inductor"):
+    with pytest.raises(UsageError, match="known: eager, inductor"):
         bench(slow, Traced(slow), (X,), against=("tvm",))
 
 
