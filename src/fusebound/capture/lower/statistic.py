@@ -1,4 +1,5 @@
-"""Variance and standard deviation: two passes, in float32 for half precision."""
+"""Variance and standard deviation: two passes, in float32 for half precision, corrected for the mean's rounding
+(Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983, eq. 1.7)."""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) 
     w = c.reshape(c.wide(x), x.shape or (1,))
     centred, mean, _ = moments(c, w, dims if x.rank else (0,))
     count = prod(x.shape[d] for d in dims) if x.rank else 1
-    squares = c.reduce("sum", centred * centred, dims if x.rank else (0,), keep=True)
-    var = squares / max(float(count - correction), 0.0)
+    squares, rest = (
+        c.reduce("sum", t, dims if x.rank else (0,), keep=True) for t in (centred * centred, centred)
+    )
+    # At a large mean its rounding would weigh as much as the data's own spread.
+    var = c.clamp(squares - rest * rest / float(count), 0.0, None) / max(float(count - correction), 0.0)
     out = c("sqrt", var) if root else var
     return c.cast(c.reshape(out, shape), x.dtype), c.cast(c.reshape(mean, shape), x.dtype)
 
