@@ -38,11 +38,10 @@ class UsageError(FuseboundError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that is not one of `known`, with the nearest of them and all (E101)."""
+    """The error for a name that is not one of `known`, with the nearest of them or all (E101)."""
     names = tuple(known)
     close = get_close_matches(name.lower(), names, 1, cutoff=0.5)
-    listed = ", ".join(names) or "none"
-    hint = f"did you mean `{close[0]}`? known: {listed}" if close else f"known: {listed}"
+    hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(names) or 'none'}"
     return UsageError(f"unknown {kind} {name!r}", hint=hint, code="E101")
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fusebound.capture import replay
-from fusebound.capture.lower.context import LOWERINGS
-from fusebound.errors import UsageError
+from fusebound.capture.lower.context import LOWERINGS, Unlowered
+from fusebound.errors import CaptureError, FuseboundError, UsageError
 from fusebound.ir.maps import Index, show
 from fusebound.ir.ops import CLASSES, OpClass
 
@@ -67,6 +70,32 @@ def register_op(
     else:
         LOWERINGS.pop(target, None)
     return entry
+
+
+@contextlib.contextmanager
+def naming_lower(target: str, lower: Callable[..., Any]) -> Iterator[None]:
+    """Raise what a user's `lower` raises as CaptureError (E211) at its line; Unlowered passes."""
+    try:
+        yield
+    except Unlowered:
+        raise
+    except Exception as e:
+        text = e.what if isinstance(e, FuseboundError) else f"{type(e).__name__}: {e}"
+        hint = e.hint if isinstance(e, FuseboundError) else ""
+        raise CaptureError(
+            f"the `lower` that was registered for {target} fails: {text}",
+            where=_line(e, lower), hint=hint, code="E211",
+        ) from e  # fmt: skip
+
+
+def _line(e: Exception, lower: Callable[..., Any]) -> str:
+    """The innermost line outside fusebound that raised, else where `lower` is defined."""
+    here = str(Path(__file__).parents[1])
+    frames = [f for f in traceback.extract_tb(e.__traceback__) if not f.filename.startswith(here)]
+    if frames:
+        return f"{frames[-1].filename}:{frames[-1].lineno}"
+    code = getattr(lower, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def _find(name: str) -> torch._ops.OpOverload:

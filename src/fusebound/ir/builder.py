@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from fusebound.errors import unknown
 from fusebound.ir.dtypes import dtype
 from fusebound.ir.graph import (
     Attr,
@@ -131,10 +132,12 @@ class Builder:
         """Add a primitive and return its value's id.
 
         `shape` is needed by reshape, expand, pad, slice, const, iota and random; `dtype` by cast, const, iota and by
-        sums whose result is wider than their operand. Raises KeyError for an unknown primitive, ValueError
-        for operands that do not fit it.
+        sums whose result is wider than their operand. Raises UsageError (E101) for an unknown primitive,
+        ValueError for operands that do not fit it.
         """
-        spec = OPS[op]
+        spec = OPS.get(op)
+        if spec is None:
+            raise unknown("primitive", op, OPS)
         shapes = [self.values[i].shape for i in inputs]
         out_shape = infer_shape(spec, shapes, shape, attrs)
         out_dtype = dtype or infer_dtype(spec, [self.values[i].dtype for i in inputs])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 import fusebound as fb
-from fusebound.errors import UsageError
+from fusebound.errors import CaptureError, UsageError
 from fusebound.target import get
 
 MANY = 10**9
@@ -95,6 +96,28 @@ def test_a_registered_operator_is_fused() -> None:
     together = fb.plan(fb.capture(program, x), hardware="cpu-avx512", expected_calls=MANY)
     assert [len(g.users) for g in together.groups] == [2]
     torch.testing.assert_close(fb.build(together)(x), program(x))
+
+
+@pytest.mark.parametrize(
+    ("lower", "words"),
+    [
+        (lambda c, x: c("sigmoidd", x), "unknown primitive 'sigmoidd'"),
+        (lambda c, x: x.foo, "AttributeError"),
+        (lambda c: c, "TypeError"),
+        (lambda c, x: None, "AttributeError"),
+    ],
+)
+def test_a_fault_in_lower_is_told_with_its_line(lower: Callable[..., object], words: str) -> None:
+    @torch.library.custom_op("fbtest::broken", mutates_args=())
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    broken.register_fake(torch.empty_like)
+    fb.register_op("fbtest::broken", "pointwise", lower=lower)
+    with pytest.raises(CaptureError, match=r"the `lower` .* fbtest\.broken\.default fails") as e:
+        fb.capture(lambda x: broken(x) + 1, torch.ones(3))
+    assert e.value.code == "E211" and words in e.value.what
+    assert e.value.where == f"{__file__}:{lower.__code__.co_firstlineno}"
 
 
 def test_compile_runs_and_names_its_plan(args: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from fusebound.capture import replay
 from fusebound.capture.lower.context import LOWERINGS, Ctx, T, Unlowered
+from fusebound.capture.registry import CUSTOM, naming_lower
 from fusebound.ir.builder import Builder
 from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.ir.graph import Node, Value
@@ -40,9 +41,15 @@ def lower(builder: Builder, call: Call, handle: Callable[[Ctx, Any], Any]) -> li
         raise Unlowered(f"{call.target} has no primitives")
     ctx = Ctx(builder, call.results)
     positional, keyword = _bind(call, lambda x: handle(ctx, x))
-    result = fn(ctx, *positional, **keyword)
+    if call.target in CUSTOM:
+        with naming_lower(call.target, fn):
+            return _results(fn(ctx, *positional, **keyword), call.results)
+    return _results(fn(ctx, *positional, **keyword), call.results)
+
+
+def _results(result: Any, wanted: Sequence[Value]) -> list[T]:
     found = list(result) if isinstance(result, list | tuple) else [result]
-    _check_results(found, call.results)
+    _check_results(found, wanted)
     return found
 
 
