@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -161,7 +162,7 @@ def test_every_public_name_exists_and_says_what_it_does() -> None:
     ("arguments", "words"),
     [({"policy": "tight"}, "tight"), ({"numerics": "fast"}, "fast"), ({"hardware": "h10"}, "h10")],
 )
-def test_unknown_settings_are_refused(graph: fb.Graph, arguments: dict[str, str], words: str) -> None:
+def test_unknown_settings_are_refused(graph: fb.Graph, arguments: dict[str, Any], words: str) -> None:
     for call in (
         lambda: fb.plan(graph, **arguments),
         lambda: fb.can_fuse(graph, "mul", "softmax", **arguments),
