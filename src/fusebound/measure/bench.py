@@ -118,7 +118,7 @@ def bench(
         kernels=kernels,
         threads=torch.get_num_threads(),
         rounds=len(main[FUSED].times_us),
-        warnings=(*(w for s in main.values() for w in s.warnings), *crowded()),
+        warnings=(*(w for s in main.values() for w in s.warnings), *crowded(), *_copies(exe)),
         seconds=time.perf_counter() - start,
     )
 
@@ -151,6 +151,14 @@ def _profile(exe: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> t
     """Times of the groups, where `exe` can take them (`exe.profile(args, kwargs)` → µs by group)."""
     profile = getattr(exe, "profile", None)
     return tuple(profile(args, kwargs).items()) if profile else ()
+
+
+def _copies(exe: object) -> Iterator[str]:
+    """What a call moves besides its groups' bytes (`exe.copied_back`: bytes by input)."""
+    found: Mapping[str, int] = getattr(exe, "copied_back", {})
+    if found:
+        names = ", ".join(found)
+        yield f"{names}: changed by a copy at the end, {sum(found.values()):,} bytes that the prediction leaves out"
 
 
 def _output_bytes(call: Callable[[], object]) -> int:

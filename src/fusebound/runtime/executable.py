@@ -97,6 +97,18 @@ class Executable:
         self._apart = {place[p.written]: {place[v] for v in p.others} for p in plan.preconditions}
 
     @property
+    def copied_back(self) -> dict[str, int]:
+        """Inputs that a call changes by a copy at its end, since other reads could see their new contents too early:
+        the bytes that each copy moves, by the input's name. Plans do not count them."""
+        graph, direct = self.captured.graph, self._direct_values
+        names = {i.value: i.target for i in graph.inputs}
+        return {
+            names[m.target]: 2 * graph.values[m.target].nbytes
+            for m in graph.mutations
+            if m.source not in direct
+        }
+
+    @property
     def timings(self) -> tuple[Timing, ...]:
         return tuple(Timing(k.name, k.lower_s, k.compile_s, k.cached) for k in self.kernels)
 

@@ -13,6 +13,7 @@ import torch
 
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
+from fusebound.measure.bench import bench
 from fusebound.plan.greedy import plan
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
@@ -159,6 +160,23 @@ def test_a_profile_names_every_group() -> None:
     times = exe.profile((x,), rounds=2)
     assert times.keys() == {g.id for g in exe.plan.groups}
     assert all(t > 0 for t in times.values())
+
+
+def test_inputs_that_a_copy_changes_are_named_with_its_bytes() -> None:
+    def stencil(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        y = u[2:] + u[:-2]
+        u.add_(torch.relu(v))
+        return y * 2
+
+    def plain(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return u.add_(torch.relu(v * 2))
+
+    u, v = torch.randn(32, 100), torch.randn(32, 100)
+    exe = built(stencil, u, v)
+    assert exe.copied_back == {"u": 2 * u.nbytes}
+    said = [w for w in bench(exe, exe.captured, (u, v), rounds=3).warnings if "changed by a copy" in w]
+    assert said == ["u: changed by a copy at the end, 25,600 bytes that the prediction leaves out"]
+    assert built(plain, u, v).copied_back == {}
 
 
 def test_kernels_have_telling_names_in_profiles() -> None:
