@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,6 +37,8 @@ SPECIALIZATIONS = 16
 ROUTES = 4
 """Short ways that are tried, one after another, before the long one."""
 
+
+_HERE = str(Path(__file__).parent)
 
 GRADIENTS = "gradients are recorded (kernels are for inference: call under torch.no_grad())"
 
@@ -193,7 +197,7 @@ class CompiledFunction:
             raise FallbackError(f"{name} would run eagerly: {reason}")
         if reason not in self._said:
             self._said.add(reason)
-            warnings.warn(f"{name} runs eagerly: {reason}", EagerNotice, stacklevel=4)
+            warnings.warn(f"{name} runs eagerly: {reason}", EagerNotice, stacklevel=_callers_level())
 
     def _specialize(
         self, key: guards.Key, around: Surroundings, args: Sequence[Any], kwargs: dict[str, Any]
@@ -247,6 +251,14 @@ class CompiledFunction:
         if not o.contest:
             return build(plan, captured, target=target)
         return settle(plan, captured, args, kwargs, target=target)
+
+
+def _callers_level() -> int:
+    """How far up the stack the user's own call is, for a warning of the function that asks."""
+    level, frame = 0, sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def _form(

@@ -42,8 +42,9 @@ def test_calls_under_a_mode_and_of_an_exotic_tensor() -> None:
     f = engine.compile(scaled, OPTIONS)
     x = torch.randn(64, 100)
     f(x)
-    with torch.autocast("cpu"), pytest.warns(EagerNotice):
+    with torch.autocast("cpu"), pytest.warns(EagerNotice) as said:
         f(x)
+    assert said[0].filename == __file__
     assert state(f) == (False, False, "a dispatch mode, autocast or a transform is active")
     f(x)
     with pytest.warns(EagerNotice):
