@@ -20,6 +20,7 @@ KINDS = {
     "not finite, hidden": "finite where eager and fp64 are not",
     "another infinity or NaN": "not finite, and neither eager's class nor fp64's",
     "signed zero": "a zero whose sign is neither eager's nor fp64's",
+    "subnormal lost": "zero where eager and fp64 have the same subnormal number, by more than 4 of its steps",
     "another value": "an integer that is not eager's, where fp64 and eager agree",
 }
 """Every kind and what it means; the first two are allowed."""
@@ -44,13 +45,13 @@ class ClassChange:
 
 
 def changes(
-    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, *, finite: bool
+    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype, *, finite: bool
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The masks of all kinds that occur, for float64 tensors; `nearest` is the reference in the output's type.
+    """The masks of all kinds that occur, for float64 tensors; `nearest` is the reference in the output's type `dtype`.
 
-    `finite` says that all three are finite everywhere, which leaves the signs of zeros.
+    `finite` says that all three are finite everywhere, which leaves zeros.
     """
-    found = _zeros(fused, eager, nearest)
+    found = (*_zeros(fused, eager, nearest), *_flushed(fused, eager, nearest, dtype))
     for kind, mask in found if finite else (*found, *_classes(fused, eager, nearest)):
         if bool(mask.any()):
             yield kind, mask
@@ -86,6 +87,19 @@ def _zeros(
         wrong = flipped & (nearest == 0) & (fused.signbit() != nearest.signbit())
         yield "signed zero", wrong
         yield NO_WORSE, flipped & ~wrong
+
+
+def _flushed(
+    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Beside larger elements the size of such an error says nothing."""
+    lost = (fused == 0) & (nearest != 0) & (eager != 0)
+    if bool(lost.any()):
+        info = torch.finfo(dtype)
+        few = 4 * info.smallest_normal * info.eps
+        size = nearest.abs()
+        lost &= (size > few) & (size < info.smallest_normal) & ((eager - nearest).abs() <= few)
+        yield "subnormal lost", lost
 
 
 def merged(a: tuple[ClassChange, ...], b: tuple[ClassChange, ...]) -> tuple[ClassChange, ...]:

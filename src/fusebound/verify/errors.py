@@ -227,7 +227,7 @@ def _piece(
     f, e, nearest = (t.to(torch.float64) for t in (fused, eager, exact.to(dtype)))
     finite = f.isfinite() & e.isfinite() & nearest.isfinite()
     everywhere = bool(finite.all())
-    found = list(classes.changes(f, e, nearest, finite=everywhere))
+    found = list(classes.changes(f, e, nearest, dtype, finite=everywhere))
     equal = _same_bits(f, e)
     if not everywhere:
         f, e, exact = f[finite], e[finite], exact[finite]

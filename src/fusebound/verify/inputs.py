@@ -11,7 +11,9 @@ from fusebound.verify.call import Leaf, has_memory, storage_key
 
 GIVEN, LIKE = "given", "like"
 PLAIN = (GIVEN, LIKE)
-SPECIAL_SETS = ("special values", "large mean", "-inf rows", "wide range", "tiny")
+SPECIAL_SETS = (
+    "special values", "large mean", "-inf rows", "wide range", "tiny", "subnormal", "equal values", "peaks",
+)  # fmt: skip
 """Sets applied to floating user inputs; parameters are drawn as in "like"."""
 
 BOUNDARY_SIZES = (1, 15, 16, 17, 31, 33, 127, 1025)
@@ -87,6 +89,12 @@ def _fill_floats(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Gen
         values = values.sign() * torch.exp2(power)
     elif kind == "tiny":
         values = values * 1e-7
+    elif kind == "subnormal":
+        values = values * torch.finfo(flat.dtype).smallest_normal
+    elif kind == "equal values":
+        values = _few(flat, generator)
+    elif kind == "peaks":
+        values = _peaked(values, _row(leaf.value), generator)
     elif kind == "special values":
         values = _sprinkled(values, flat.dtype, _row(leaf.value), generator)
     elif kind == LIKE:
@@ -114,6 +122,31 @@ def _like(leaf: Leaf, noise: torch.Tensor) -> torch.Tensor:
     if variance or (float(given.min()) >= 0 and float(given.max()) > 0):
         return values.abs() + (0.1 if variance else 0.0)
     return values
+
+
+def _few(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Zero and large powers of two: equal operands, differences that vanish, sums without rounding. What is added or
+    multiplied wrongly by a part in a million stands out. There is no negative zero: which one of two zeros a maximum
+    is depends in eager on the place in the tensor."""
+    size = 2.0 ** (12 if torch.finfo(like.dtype).max > 1e5 else 4)
+    levels = torch.tensor((-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0), dtype=torch.float64) * size
+    return levels[torch.randint(0, len(levels), like.shape, generator=generator)]
+
+
+def _peaked(values: torch.Tensor, row: int, generator: torch.Generator) -> torch.Tensor:
+    """Rows with one value far above the others, in turn the last, the first and any, and so far that exponentials of
+    the others overflow, underflow or are subnormal; every second row lies far below zero, two rows of four are
+    negated."""
+    count = -(-len(values) // row)
+    rows = torch.arange(count)
+    height = 60 + 200 * torch.rand(count, generator=generator, dtype=torch.float64)
+    anywhere = torch.randint(0, row, (count,), generator=generator)
+    place = torch.stack([torch.full_like(rows, row - 1), torch.zeros_like(rows), anywhere])[rows % 3, rows]
+    peaks = torch.arange(row) == place[:, None]
+    base = torch.where(rows % 2 == 0, -300.0, 0.0).to(torch.float64)
+    sign = torch.where(rows % 4 >= 2, -1.0, 1.0).to(torch.float64)
+    levels = sign[:, None] * (base[:, None] + peaks * height[:, None])
+    return values + levels.reshape(-1)[: len(values)]
 
 
 def _sprinkled(

@@ -113,8 +113,8 @@ class Program:
     def _trespasses(self, touched: set[int]) -> tuple[str, ...]:
         """Memory of others that the run has changed: around its inputs, and the results of the call before."""
         strays = any(strayed(self.leaves, *self._before.both(key)) for key in touched)
-        found = ("memory around an input was written",) if strays else ()
-        return (*found, "the results of an earlier call were overwritten") if self._kept.overwritten else found
+        found = ("memory around an input was written",) * strays
+        return found + ("the results of an earlier call were overwritten",) * self._kept.overwritten
 
     def compare(self, seed: Seed) -> Comparison:
         """Run all three on the present values of the inputs."""

@@ -75,6 +75,22 @@ def test_every_set_fits_every_type(dtype: torch.dtype, kind: str) -> None:
         assert (x[::3] == float("-inf")).all() and x[1].isfinite().all()
 
 
+def test_peaks_lie_at_both_ends_of_rows_and_some_rows_are_all_negative_or_positive() -> None:
+    x = torch.zeros(12, 50)
+    fill([leaf(x)], "peaks", 0)
+    ends = {int(r.argmax()) for r in x} | {int(r.argmin()) for r in x}
+    assert {0, 49} <= ends and len(ends) > 2
+    assert (x.amax(1) < -30).any() and (x.amin(1) > 30).any()
+
+
+def test_equal_values_are_equal_often_and_subnormal_ones_are_subnormal() -> None:
+    x, y = torch.ones(40, 50), torch.ones(40, 50)
+    fill([leaf(x), leaf(y, "y")], "equal values", 0)
+    assert 0.05 < float((x == y).double().mean()) < 0.5 and (x - y == 0).any()
+    fill([leaf(x)], "subnormal", 0)
+    assert (x.abs() < torch.finfo(torch.float32).smallest_normal).double().mean() > 0.5
+
+
 def test_weights_beside_data_get_ordinary_values() -> None:
     x, w = torch.randn(12, 20), torch.ones(20)
     fill([leaf(x), leaf(w, "w")], "special values", 0)

@@ -98,6 +98,9 @@ def test_a_tail_is_judged_alone() -> None:
         (math.inf, math.nan, math.inf, NO_WORSE, True),
         (0.0, math.nan, math.nan, "not finite, hidden", False),
         (math.nan, 3e38, math.nan, NO_WORSE, True),
+        (0.0, 1e-40, 1e-40, "subnormal lost", False),
+        (0.0, 1e-40, 3e-40, None, True),
+        (0.0, 4e-45, 4e-45, None, True),
         (math.inf, 3e38, math.nan, "another infinity or NaN", False),
     ],
 )
