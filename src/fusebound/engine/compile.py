@@ -38,6 +38,8 @@ ROUTES = 4
 """Short ways that are tried, one after another, before the long one."""
 
 
+UNFUSED = "policy none fuses nothing"
+
 _HERE = str(Path(__file__).parent)
 
 GRADIENTS = "gradients are recorded (kernels are for inference: call under torch.no_grad())"
@@ -72,8 +74,8 @@ class Specialization:
 
     @property
     def measured(self) -> bool:
-        """Whether eager runs because it is faster: nothing to tell anybody."""
-        return self.reason.startswith("measured")
+        """Whether eager runs because it is faster, or was asked for: nothing to tell anybody."""
+        return self.reason.startswith("measured") or self.reason == UNFUSED
 
 
 class CompiledFunction:
@@ -229,7 +231,8 @@ class CompiledFunction:
         targets = {m.target for m in captured.graph.mutations}
         written = tuple(i for i, v in enumerate(captured.graph.input_ids) if v in targets)
         if not executable.kernels:
-            return Specialization(captured, None, (), "measured: no group of operators is worth a kernel")
+            worthless = "measured: no group of operators is worth a kernel"
+            return Specialization(captured, None, (), UNFUSED if self.options.policy == "none" else worthless)
         spec = Specialization(captured, executable, written, "")
         # Which generator a function draws from must not depend on a stopwatch.
         if (

@@ -52,6 +52,12 @@ def test_calls_under_a_mode_and_of_an_exotic_tensor() -> None:
     assert f.plan is None and "not a plain CPU tensor" in f.reason
 
 
+def test_policy_none_is_no_measurement() -> None:
+    f = engine.compile(scaled, Options(policy="none", contest=False))
+    f(torch.ones(3))
+    assert state(f) == (False, False, "policy none fuses nothing")
+
+
 def test_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FB_DISABLE", "1")
     f = fb.compile(scaled)
