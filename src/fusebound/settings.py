@@ -116,13 +116,10 @@ def _parse(parse: Callable[[str], Any], text: str, where: str) -> Any:
 def cache_directory(settings: Settings | None = None, *, create: bool = True) -> Path:
     """The directory of kernels and records: `cache_dir`, else fusebound's part of the XDG cache.
 
-    Machine code is loaded from it, so it must belong to this user and be writable by nobody else; it is made
-    with mode 0700. Raises UsageError where it cannot be made or others may write to it.
+    With `create` it is made where it is absent, and judged by `make_private`.
     """
     path = Path((settings or current()).cache_dir or _default_directory()).expanduser()
-    if create:
-        _make_private(path)
-    return path
+    return make_private(path) if create else path
 
 
 def _default_directory() -> str:
@@ -131,19 +128,30 @@ def _default_directory() -> str:
     return str((Path(base) if Path(base).is_absolute() else Path("~/.cache")) / "fusebound")
 
 
-def _make_private(path: Path) -> None:
+def make_private(path: Path) -> Path:
+    """A directory that nobody but this user (and root) can change, made with mode 0700 where it is absent.
+
+    Links are followed first: the result is the real directory. It must be this user's; those above it must be this
+    user's or root's; others may write to none of them, unless its sticky bit keeps them from renaming what is not
+    theirs (/tmp). Raises UsageError where that is not so, or the directory cannot be made.
+    """
     hint = "name a directory of your own in FB_CACHE_DIR"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
-        found = path.stat()
-    except OSError as why:
-        raise UsageError(
-            f"cannot use the cache directory: {why.strerror}", where=str(path), hint=hint
-        ) from None
+        real = path.resolve(strict=True)
+        found = [(place, place.stat()) for place in (real, *real.parents)]
+    except (OSError, RuntimeError, ValueError) as why:
+        reason = getattr(why, "strerror", None) or str(why)
+        raise UsageError(f"cannot use the cache directory: {reason}", where=str(path), hint=hint) from None
     if os.name != "posix":
-        return
-    if found.st_uid != os.geteuid():
-        raise UsageError("the cache directory belongs to another user", where=str(path), hint=hint)
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError("other users may write to the cache directory", where=str(path), hint=hint)
+        return real
+    for place, facts in found:
+        own = place == real
+        what = "the cache directory" if own else "a directory above the cache directory"
+        if facts.st_uid != os.geteuid() and (own or facts.st_uid != 0):
+            raise UsageError(f"{what} belongs to another user", where=str(place), hint=hint)
+        open_to_others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if open_to_others and (own or not facts.st_mode & stat.S_ISVTX):
+            raise UsageError(f"other users may write to {what}", where=str(place), hint=hint)
+    return real

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from fusebound.cli.options import OUTPUT, Options, with_options
 from fusebound.cli.output import emit
+from fusebound.files import TEMPORARY
 from fusebound.settings import cache_directory
 
 RECORD = "calibration-"
+OURS = (f"{RECORD}*.json", f".*{TEMPORARY}", "kernels/*.o", "kernels/MANIFEST", f"kernels/.*{TEMPORARY}")
+"""What lies in the directory; whatever else somebody keeps there is left alone."""
 
 
 @click.group("cache", short_help="List, clear or locate the kernel cache.")
@@ -25,10 +26,10 @@ def path() -> None:
 
 
 def _entries() -> list[tuple[str, int]]:
-    """(path relative to the cache, bytes) of every file."""
+    """(path relative to the cache, bytes) of every file that fusebound keeps there."""
     root = cache_directory(create=False)
-    files: list[Path] = sorted(p for p in root.rglob("*") if p.is_file())
-    return [(str(p.relative_to(root)), p.stat().st_size) for p in files]
+    files = sorted(p for pattern in OURS for p in root.glob(pattern) if p.is_file() or p.is_symlink())
+    return [(str(p.relative_to(root)), p.lstat().st_size) for p in files]
 
 
 @command.command("list")

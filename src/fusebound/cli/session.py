@@ -102,6 +102,7 @@ class Session:
     def executable(self) -> Executable:
         """The compiled plan; raises UsageError for a target whose kernels cannot run here."""
         from fusebound.api.pipeline import build_plan
+        from fusebound.codegen.cache import CacheNotice
 
         plan, captured = self.plan, self.captured
         if self.target.kind != "cpu":
@@ -109,8 +110,12 @@ class Session:
             raise UsageError(
                 f"kernels for `{self.target.name}` cannot run here", where="--hardware", hint=hint
             )
-        with self.phases("compile"):
-            return build_plan(plan, captured)
+        with self.phases("compile"), warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always", CacheNotice)
+            built = build_plan(plan, captured)
+        for notice in heard:
+            self.phases.say(str(notice.message))
+        return built
 
     def verify(self, budget_s: float = 60.0) -> VerifyResult:
         """Check the executable's numbers; no set of values is begun after `budget_s` seconds."""

@@ -11,6 +11,7 @@ import click
 from fusebound.cli.options import MODEL, OUTPUT, PLAN, Options, with_options
 from fusebound.cli.output import emit
 from fusebound.cli.session import Session
+from fusebound.files import write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +86,7 @@ def _bisected(session: Session, report: Report, found: VerifyResult, output: Pat
         return report
     if culprit.source is not None:
         text = script(culprit, None if inductor else session.plan, session.options.numerics)
-        output.write_text(text, encoding="utf-8")
+        write_text(output, text)
     return with_culprit(report, culprit, str(output) if culprit.source else "")
 
 

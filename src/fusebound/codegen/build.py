@@ -87,8 +87,9 @@ def compile_group(
 ) -> Kernel:  # fmt: skip
     """Generate, compile and load the kernel of some nodes.
 
-    `cache_dir` is where machine code is kept between processes (None: nowhere). Raises BuildError where the nodes
-    have no common iteration space, which a plan's groups always have, and for a tile program that breaks its spec.
+    `cache_dir` is where `cache.compile_cached` keeps machine code between processes (None: nowhere). Raises BuildError
+    where the nodes have no common iteration space, which a plan's groups always have, and for a tile program that
+    breaks its spec.
     """
     start = time.perf_counter()
     space = unify(g, nodes)

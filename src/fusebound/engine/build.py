@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from fusebound import settings
 from fusebound.capture.torch import Captured
@@ -31,7 +30,7 @@ def build(plan: Plan, captured: Captured, *, target: Target | None = None, threa
     kernels = {
         g.id: compile_group(
             p.graph, g.nodes, machine, name=kernel_name(g.users, g.id), numerics=plan.numerics,
-            cache_dir=_cache(),
+            cache_dir=settings.cache_directory(create=False),
         )
         for _, p in plan.everywhere()
         for g in p.groups
@@ -39,14 +38,6 @@ def build(plan: Plan, captured: Captured, *, target: Target | None = None, threa
     }  # fmt: skip
     _show(plan, kernels)
     return Executable(plan, captured, kernels, threads=threads)
-
-
-def _cache() -> Path | None:
-    """The kernels' directory; none where it cannot be used (kernels are then compiled in every process)."""
-    try:
-        return settings.cache_directory()
-    except UsageError:
-        return None
 
 
 def _show(plan: Plan, kernels: dict[str, Kernel]) -> None:

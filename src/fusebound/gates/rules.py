@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from fusebound.analysis.tau import KINDS, Tau
 from fusebound.errors import FormatError, UsageError
+from fusebound.files import read_text
 from fusebound.ir.graph import Graph, UserOp
 
 Pair = tuple[str, str]
@@ -108,9 +109,7 @@ def rules_of(x: Rules | str | Path | Mapping[str, object] | None) -> Rules:
 def read_rules(path: Path) -> Rules:
     """The rules of a TOML file; raises FormatError."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise FormatError(f"cannot read the rules: {e.strerror}", where=str(path)) from e
+        data = tomllib.loads(read_text(path, "the rules"))
     except (ValueError, RecursionError) as e:
         raise FormatError(f"not TOML: {e}", where=str(path)) from e
     return rules_from_data(data, str(path))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fusebound.analysis.alias import Apart, preconditions
 from fusebound.analysis.tau import Tau
+from fusebound.files import write_text
 from fusebound.gates.decide import Judgement
 from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import Graph
@@ -144,9 +145,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON: one key a line, the same bytes for the same plan."""
-        Path(path).write_text(
-            json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        write_text(Path(path), json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
 
     @staticmethod
     def load(path: str | Path, graph: Graph | None = None) -> Plan:

@@ -11,6 +11,7 @@ from fusebound.analysis.alias import preconditions
 from fusebound.analysis.group import boundary
 from fusebound.analysis.tau import Tau
 from fusebound.errors import FormatError, GraphError, UsageError
+from fusebound.files import read_text
 from fusebound.gates.base import GATES, Evidence, Verdict
 from fusebound.gates.decide import Judgement
 from fusebound.gates.rules import rules_from_data
@@ -108,9 +109,7 @@ def _read_group(data: dict[str, Any]) -> Group:
 def read_plan(path: Path, graph: Graph | None) -> Plan:
     """Load a plan from a file; raises FormatError when it is missing, damaged or of another graph."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise FormatError(f"cannot read the plan: {e.strerror}", where=str(path)) from e
+        data = json.loads(read_text(path, "the plan"))
     except (ValueError, RecursionError) as e:
         raise FormatError(f"not JSON: {e}", where=str(path)) from e
     if not isinstance(data, dict):

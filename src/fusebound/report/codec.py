@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fusebound.errors import FormatError
+from fusebound.files import read_text
 
 T = TypeVar("T")
 
@@ -81,8 +82,6 @@ def dumps(data: Any) -> str:
 def loads(path: Path) -> Any:
     """The JSON value of a file; raises FormatError with the line and column of what is wrong."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FormatError("there is no such file", where=str(path), code="E102") from None
+        return json.loads(read_text(path, "the file"))
     except (ValueError, RecursionError) as error:
         raise FormatError(f"the file is not JSON: {error}", where=str(path)) from None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fusebound.errors import FormatError
+from fusebound.files import write_text
 from fusebound.report import codec
 
 FORMAT = "fusebound.report/2"
@@ -251,7 +252,7 @@ class Report:
 
     def save(self, path: str | Path) -> None:
         """Write the report as indented JSON."""
-        Path(path).write_text(codec.dumps(self.to_json()), encoding="utf-8")
+        write_text(Path(path), codec.dumps(self.to_json()))
 
     @staticmethod
     def load(path: str | Path) -> Report:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 from fusebound.errors import FormatError, FuseboundError
+from fusebound.files import read_text, write_bytes
 from fusebound.settings import cache_directory
 from fusebound.target.load import target_from
 from fusebound.target.machine import Machine, this_machine
@@ -48,7 +47,7 @@ def load_record(text: str, *, where: str) -> Record:
     """The record in JSON `text`; raises FormatError, naming `where`, for anything else."""
     try:
         document: Any = json.loads(text)
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:
         raise FormatError(f"not JSON: {why}", where=where) from None
     if not isinstance(document, dict) or cast("dict[str, Any]", document).get("format") != FORMAT:
         raise FormatError("not a calibration record", where=where, hint=f"expected format {FORMAT!r}")
@@ -65,7 +64,7 @@ def load_record(text: str, *, where: str) -> Record:
             versions=tuple((str(k), str(v)) for k, v in dict(data["versions"]).items()),
             spread=tuple((str(k), float(v)) for k, v in dict(data["spread"]).items()),
         )
-    except (KeyError, TypeError, ValueError) as why:
+    except (KeyError, TypeError, ValueError, OverflowError) as why:
         raise FormatError(f"damaged calibration record: {why!r}", where=where) from None
 
 
@@ -78,19 +77,15 @@ def read_record() -> Record | None:
     """This machine's record, or None where there is none, or it is damaged or another machine's."""
     path = record_path()
     try:
-        record = load_record(path.read_text(encoding="utf-8"), where=str(path))
-    except (OSError, ValueError, FuseboundError):
+        record = load_record(read_text(path, "the calibration record"), where=str(path))
+    except FuseboundError:
         return None
     return record if record.fingerprint == this_machine().fingerprint else None
 
 
 def write_record(record: Record) -> Path:
     """Store `record` in the cache directory, whole or not at all, and return its path."""
-    directory = cache_directory()
-    handle, name = tempfile.mkstemp(dir=directory, prefix=".calibration-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(record.dump(), file, indent=1)
-        file.write("\n")
+    cache_directory()
     path = record_path()
-    Path(name).replace(path)
+    write_bytes(path, (json.dumps(record.dump(), indent=1) + "\n").encode(), mode=0o600)
     return path

@@ -233,16 +233,17 @@ def test_hardware_lists_and_shows(run: Run) -> None:
 def test_cache_is_found_listed_and_cleared(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o700)
     monkeypatch.setenv("FB_CACHE_DIR", str(tmp_path))
-    (tmp_path / "kernel.o").write_bytes(b"123")
-    (tmp_path / "calibration-x.json").write_text("{}")
+    (tmp_path / "kernels").mkdir()
+    for name in ("kernels/0a.o", "kernels/MANIFEST", "kernels/.0b.o.1.tmp", "calibration-x.json", "diary"):
+        (tmp_path / name).write_text("x")
     assert run("cache", "path")[1] == f"{tmp_path}\n"
     assert [e["file"] for e in json.loads(run("cache", "list", "--format", "json")[1])] == [
-        "calibration-x.json", "kernel.o",
+        "calibration-x.json", "kernels/.0b.o.1.tmp", "kernels/0a.o", "kernels/MANIFEST",
     ]  # fmt: skip
     run("cache", "clear")
-    assert [p.name for p in tmp_path.iterdir()] == ["calibration-x.json"]
+    assert not list((tmp_path / "kernels").iterdir()) and (tmp_path / "calibration-x.json").exists()
     run("cache", "clear", "--records")
-    assert list(tmp_path.iterdir()) == []
+    assert {p.name for p in tmp_path.iterdir()} == {"kernels", "diary"}, "what is not ours is left alone"
 
 
 def test_doctor_tries_a_kernel(run: Run) -> None:

@@ -87,7 +87,7 @@ def test_a_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot read the rules"):
         read_rules(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FormatError, match="not TOML"):
+    with pytest.raises(FormatError, match="not UTF-8 text"):
         read_rules(tmp_path / "bytes.toml")
 
 
