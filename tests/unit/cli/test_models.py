@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import fusebound as fb
+from fusebound.api.model import from_file
+from fusebound.api.resize import resized
 from fusebound.cli.main import invoke
 from fusebound.ir import json as graph_json
 
@@ -82,6 +84,18 @@ def test_keyword_inputs_are_swept_and_resized(model: str, capsys: pytest.Capture
     out, err = capsys.readouterr()
     assert [p["size"] for p in json.loads(out)["points"]] == [1, 2, 8]
     assert "1, 2, 8" in err and "--sizes" in err
+
+
+def test_a_saved_module_is_swept_over_its_input(
+    saved: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        invoke(["sweep", saved["plan"], "--rounds", "3", "--sizes", "4,16", "--format", "json", *PAYS]) == 0
+    )
+    out = capsys.readouterr().out
+    assert [p["size"] for p in json.loads(out)["points"]] == [4, 16]
+    model = resized(from_file(Path(saved["plan"])), 4)
+    assert [tuple(x.shape) for x in model.args] == [(64, 32), (64,), (64,), (64,), (64,), (64,), (4, 32)]
 
 
 def test_a_program_that_computes_nothing_says_so(model: str, capsys: pytest.CaptureFixture[str]) -> None:
