@@ -178,7 +178,7 @@ def test_a_region_may_name_operators_only(
 class Payload:
     """Runs code when it is unpickled."""
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Path.touch, (Path("payload-was-run"),)
 
 
