@@ -23,17 +23,51 @@ CeilDiv CeilToInt CleanDiv FloatPow FloatTrueDiv FloorDiv FloorToInt Identity In
 PowByNatural PythonMod RShift RoundDecimal RoundToInt ToFloat TruncToFloat TruncToInt Where
 """
 _FUNCTIONS = frozenset((_SYMPY + _TORCH).split())
+_POWERS = frozenset(("Pow", "PowByNatural", "FloatPow", "LShift"))
+_LARGEST_POWER, _LONGEST = 16, 10_000
 _QUOTED = {"Symbol": _SYMBOL, "Float": _NUMBER}
 """Functions whose first argument is a string, and what it may be."""
 
 
 def is_size(text: str) -> bool:
-    """Whether a text is arithmetic over sizes and nothing else."""
+    """Whether a text is arithmetic over sizes and nothing else, with powers that take no time to compute."""
+    if len(text) > _LONGEST:
+        return False
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
-    return _plain(tree.body)
+    return _plain(tree.body) and all(map(_is_small, filter(_is_power, ast.walk(tree))))
+
+
+def _is_power(node: ast.AST) -> bool:
+    match node:
+        case ast.BinOp(op=ast.Pow() | ast.LShift()):
+            return True
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _POWERS
+        case _:
+            return False
+
+
+def _is_small(power: ast.AST) -> bool:
+    """A power of something that holds none, with a small number for its exponent: 10**10**10 would never end."""
+    match power:
+        case ast.BinOp(left=base, right=exponent) | ast.Call(args=[base, exponent]):
+            return _is_little(exponent) and not any(map(_is_power, ast.walk(base)))
+        case _:
+            return False
+
+
+def _is_little(exponent: ast.expr) -> bool:
+    match exponent:
+        case (
+            ast.Constant(value=int() | float() as x)
+            | ast.Call(func=ast.Name(id="Integer"), args=[ast.Constant(value=int() as x)])
+        ):
+            return x <= _LARGEST_POWER
+        case _:
+            return False
 
 
 def _plain(node: ast.expr) -> bool:

@@ -20,7 +20,7 @@ Prepared = Callable[[Sequence[Any]], tuple[Any, ...]]
 _NAMESPACES: set[str] = {"aten", "prims"}
 _DENIED = words("""
 from_file set_data set_ resize_ resize_as_ resize_as_sparse_ _resize_output_ record_stream
-_cuda_getCurrentRawStream
+_cuda_getCurrentRawStream _print
 """)
 _OPERATORS = words(
     "add sub mul floordiv truediv mod neg pow eq ne lt le gt ge and_ or_ not_ getitem pos abs xor"
@@ -56,7 +56,8 @@ def resolve(target: str) -> Callable[..., Any]:
     if namespace in _NAMESPACES and packet not in _DENIED and overload:
         found = getattr(getattr(torch.ops, namespace), packet, None)
         found = getattr(found, overload, None)
-        if isinstance(found, torch._ops.OpOverload):
+        # Operators of TorchScript's interpreter alone (`aten::save`, `aten::manual_seed`) are not in the dispatcher.
+        if isinstance(found, torch._ops.OpOverload) and torch._C._dispatch_has_kernel(found.name()):
             return found
     raise FormatError(
         f"{target!r} is not an operator that may be run", code="E113",
