@@ -88,7 +88,7 @@ _TABLES: tuple[tuple[frozenset[str], OpClass], ...] = (
     (RANDOM, "random"),
     (SIZE | OPAQUE, "opaque"),
 )
-_CODES: dict[OpClass | None, str] = {
+_CODES: dict[OpClass, str] = {
     "contract": "F607", "scan": "F608", "random": "F606", "scatter": "F609",
 }  # fmt: skip
 
@@ -122,7 +122,7 @@ def boundary(target: str, reason: Unlowered) -> tuple[OpClass, str]:
     if target in CUSTOM:
         return CUSTOM[target].cls, reason.code
     cls = classify(target)
-    if cls in _CODES:
+    if cls is not None and cls in _CODES:
         return cls, _CODES[cls]
     if packet(target) in SIZE:
         return "opaque", "F602"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -21,6 +21,7 @@ class _Serial:
 
     poison: bool = False
     threads: int = 1
+    entered: set[str] = field(default_factory=set[str])
 
 
 def launch_call(target: Target) -> Callable[[], object]:
