@@ -11,7 +11,7 @@ import torch.fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputSpec
 
-from fusebound.capture import draws
+from fusebound.capture import draws, strides
 from fusebound.capture.checks import unlock
 from fusebound.capture.classes import boundary
 from fusebound.capture.encode import encode, value_of
@@ -79,6 +79,7 @@ class _Converter:
         self.named: dict[torch.fx.Node, str] = {}
         self.modules = modules
         self.live = live(functional.graph)
+        strides.settle(functional.graph, self.originals)
 
     def run(self, program: ExportedProgram) -> Converted:
         """The whole program."""
@@ -210,8 +211,8 @@ class _Converter:
             if len(results) == 1:
                 target, encoded, named = explicit(target, encoded, named, results[0])
             if len(self.builder.nodes) == start:
-                # A view to the same shape, say: the operator does nothing, and is not in the graph unless it is returned,
-                # for that is a tensor of its own.
+                # A view to the same shape, say: the operator does nothing, and is not in the graph (unless it is
+                # returned, as a tensor of its own).
                 self.builder.abandon()
                 self.env[node] = outs[0]
                 return

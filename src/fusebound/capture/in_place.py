@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import torch
 import torch.fx
+from torch.export import ExportedProgram
 
 from fusebound.capture.classes import classify
 from fusebound.capture.fxnodes import IDENTITY_AT_INFERENCE, target_name
@@ -16,18 +17,21 @@ from fusebound.capture.source import shown, source_of
 from fusebound.errors import CaptureError
 
 
-def show_aliases(module: torch.fx.GraphModule) -> None:
-    """Make an alias of every operator that returns its very operand though its schema promises a new tensor.
+def drop_identities(program: ExportedProgram) -> None:
+    """Drop every operator that returns its very operand though its schema promises a new tensor.
 
     `x.type_as(x)` and a dropout that is switched off do; functionalisation, which believes the schema, would lose
     what is written to their results.
     """
-    for node in _calls(module.graph):
-        if _returns_alias(node) or not node.args or not isinstance(node.args[0], torch.fx.Node):
+    for node in list(_calls(program.graph)):
+        operand = node.args[0] if node.args else None
+        if _returns_alias(node) or not isinstance(operand, torch.fx.Node):
             continue
         if _is_switched_off(node) or _is_operand(node):
-            node.target, node.args, node.kwargs = torch.ops.aten.alias.default, node.args[:1], {}
-    module.recompile()
+            node.replace_all_uses_with(operand)
+            program.graph_signature.replace_all_uses(node.name, operand.name)
+            program.graph.erase_node(node)
+    program.graph_module.recompile()
 
 
 def _calls(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:

@@ -80,6 +80,11 @@ def is_alias(op: UserOp) -> bool:
     return any(r.alias_info is not None for r in schema(target).returns)
 
 
+def is_in_place(op: UserOp) -> bool:
+    """Whether the user wrote the operator in place."""
+    return op.written.startswith("aten.") and schema(op.written).is_mutable
+
+
 def prepare(op: UserOp, modules: Mapping[str, Callable[..., Any]] | None = None) -> Prepared:
     """A callable that takes the values of `inputs_of(op)`, in that order, and returns the outputs of `op`.
 

@@ -17,7 +17,7 @@ from fusebound.capture.captured import Captured, Getter, seed_holder
 from fusebound.capture.checks import check_sizes
 from fusebound.capture.convert import Converted, convert
 from fusebound.capture.decompose import decompose
-from fusebound.capture.in_place import check_in_place, show_aliases
+from fusebound.capture.in_place import check_in_place, drop_identities
 from fusebound.capture.overlap import overlapping_mutation, separated
 from fusebound.capture.source import full_stacks
 from fusebound.capture.traps import watched
@@ -48,7 +48,7 @@ def capture(
     with _LOCK, _quiet(), torch.no_grad(), full_stacks(), watched(fn, module):
         program = torch.export.export(module, apart, apart_kwargs or None, strict=False)
         check_in_place(program.graph)
-        show_aliases(program.graph_module)
+        drop_identities(program)
         check_branches(program.graph_module)
         check_sizes(program.graph_module)
         functional = decompose(program)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from fusebound.capture.captured import Captured
-from fusebound.capture.replay import inputs_of, prepare
+from fusebound.capture.replay import inputs_of, is_in_place, prepare
 from fusebound.codegen.build import Kernel
 from fusebound.errors import BuildError, UsageError
 from fusebound.ir.graph import Graph, UserOp
@@ -110,6 +110,8 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
     writes = [slot[v] for v in op.outputs]
     needed = {v for n in graph.members[op.name] for v in n.inputs}
     lent = [(k, _allocator(graph, v)) for k, v in enumerate(ids) if v not in needed]
+    # What the user wrote in place keeps its strides, which the functional operator may not.
+    kept = {slot[v]: _strides(graph, v) for v in op.outputs if is_in_place(op) and graph.values[v].is_static}
 
     def step(env: list[Any]) -> None:
         values = [env[i] for i in reads]
@@ -118,6 +120,8 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
                 values[k] = allocate()
         for i, value in zip(writes, call(values), strict=True):
             env[i] = value
+        for i, strides in kept.items():
+            env[i] = restride(env[i], strides)
 
     return step
 

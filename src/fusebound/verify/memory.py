@@ -77,4 +77,4 @@ def keep(outputs: Sequence[Any], copies: Sequence[Any], leaves: Sequence[Leaf]) 
 
 
 def _bits(t: torch.Tensor) -> torch.Tensor:
-    return t.detach().contiguous().view(-1).view(torch.uint8)
+    return t.detach().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)

@@ -90,12 +90,27 @@ def written_through_a_diagonal(x: torch.Tensor) -> Any:
     return v, x * 3
 
 
+def views_that_change_nothing(x: torch.Tensor) -> Any:
+    z = x * 2 + 1
+    return (
+        x.view(x.shape),
+        x[:].detach(),
+        z,
+        z.reshape(z.shape),
+        z.contiguous(),
+        torch.cat([x]),
+        x.type_as(z),
+        z.type_as(x),
+    )
+
+
 @pytest.mark.parametrize(
     "fn",
     [
         view_of_written, written_through_a_view, written_in_part, written_itself, views_of_a_result,
         views_of_something_hidden, halves, views_of_an_argument, nothing_to_copy, a_result_twice, swapped,
         of_its_own_type, through_dropout, diagonal_of_written, written_through_a_diagonal,
+        views_that_change_nothing,
     ],
 )  # fmt: skip
 def test_shared_memory(fn: Callable[..., Any]) -> None:
@@ -106,6 +121,7 @@ def test_shared_memory(fn: Callable[..., Any]) -> None:
         got, want = tensors(compiled(x), x), tensors(fn(y), y)
         assert compiled.executable is not None
         assert groups(got) == groups(want)
+        assert objects(got) == objects(want)
         for a, b in zip(got, want, strict=True):
             torch.testing.assert_close(a, b)
             assert a.stride() == b.stride()
@@ -119,3 +135,9 @@ def groups(found: list[torch.Tensor]) -> list[int]:
     """A number for each tensor that is equal for those in one storage."""
     seen: dict[int, int] = {}
     return [seen.setdefault(t.untyped_storage()._cdata, len(seen)) for t in found]
+
+
+def objects(found: list[torch.Tensor]) -> list[int]:
+    """A number for each tensor that is equal for those that are one object: of a view, eager makes another."""
+    seen: dict[int, int] = {}
+    return [seen.setdefault(id(t), len(seen)) for t in found]

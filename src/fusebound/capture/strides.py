@@ -1,0 +1,113 @@
+"""Eager's strides where tracing believes others.
+
+Tracing runs some operators by definitions of their own, which lay results out differently; and an operator in place
+becomes a functional one, which returns memory of its own layout where eager writes into the operand's.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+import torch
+import torch.fx
+from torch.fx.node import map_arg
+
+from fusebound.capture.encode import words
+from fusebound.capture.fxnodes import target_name
+from fusebound.capture.overlap import extent, folds
+from fusebound.capture.source import written_as
+
+_ITERATED = words("""
+aten.floor_divide.default aten.copysign.Tensor aten.xlogy.Tensor aten.special_xlogy.default aten.logaddexp.default
+aten.logaddexp2.default aten.logical_and.default aten.logical_or.default aten.logical_xor.default
+""")
+"""Operators of two tensors that eager lays out like their sum (TensorIterator), tracing does not."""
+
+_CONTIGUOUS = words("aten.log_sigmoid.default aten.log_sigmoid_forward.default aten.pow.Scalar")
+"""Operators whose results are row-major whatever their operand is."""
+
+
+def settle(graph: torch.fx.Graph, originals: dict[str, torch.fx.Node]) -> None:
+    """Give the traced results eager's strides, and what is computed from them those that follow.
+
+    `originals` are the nodes of the program as the user wrote it, by name.
+    """
+    moved: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        before = node.meta.get("val")
+        if node.op != "call_function" or before is None:
+            continue
+        if not moved.isdisjoint(node.all_input_nodes):
+            _trace_again(node)
+        if (strides := _eager(node, written_as(node, originals))) is not None:
+            _lay_out(node, strides)
+        if _strides(node.meta["val"]) != _strides(before):
+            moved.add(node)
+
+
+def _eager(node: torch.fx.Node, written: torch.fx.Node | None) -> Sequence[int] | None:
+    """The strides of a node's result in eager, where they are known to be others."""
+    val, target = node.meta["val"], target_name(node.target)
+    if not _is_static(val):
+        return None
+    if written is not None and _writes(written):
+        held = written.meta.get("val")
+        if not _is_static(held) or (held.shape, held.dtype) != (val.shape, val.dtype) or not _is_dense(held):
+            return None
+        return held.stride()
+    if target in _CONTIGUOUS:
+        with val.fake_mode:
+            return torch.empty(val.shape, device=val.device).stride()
+    if target in _ITERATED:
+        operands = [a.meta["val"] for a in node.args if isinstance(a, torch.fx.Node)]
+        if len(operands) == 2 and all(map(_is_static, operands)):
+            with val.fake_mode:
+                return torch.ops.aten.add.Tensor(*operands).stride()
+    return None
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _is_dense(t: torch.Tensor) -> bool:
+    """Whether the tensor is all of the memory that it spans: no part of another."""
+    low, high = extent(t)
+    return not folds(t) and high - low == t.numel() * t.element_size()
+
+
+def _lay_out(node: torch.fx.Node, strides: Sequence[int]) -> None:
+    val = node.meta["val"]
+    if val.stride() != tuple(strides):
+        with val.fake_mode:
+            node.meta["val"] = torch.empty_strided(
+                val.shape, tuple(strides), dtype=val.dtype, device=val.device
+            )
+
+
+def _trace_again(node: torch.fx.Node) -> None:
+    """Trace a node once more on its operands as they are laid out now, if its sizes are fixed."""
+    held: Any = map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    args, kwargs = held
+    if node.target is operator.getitem:
+        node.meta["val"] = args[0][args[1]]
+    elif isinstance(node.target, torch._ops.OpOverload) and _is_static(val := node.meta["val"]):
+        with val.fake_mode:
+            node.meta["val"] = node.target(*args, **kwargs)
+
+
+def _is_static(val: Any) -> TypeGuard[Any]:
+    """A fake tensor of fixed sizes."""
+    return (
+        isinstance(val, torch._subclasses.FakeTensor)
+        and val.layout == torch.strided
+        and all(isinstance(n, int) for n in (*val.shape, *val.stride()))
+    )
+
+
+def _strides(val: Any) -> Any:
+    if isinstance(val, list | tuple):
+        return [_strides(v) for v in val]
+    return val.stride() if isinstance(val, torch.Tensor) and val.layout == torch.strided else None
