@@ -27,6 +27,11 @@ def _mark_child() -> None:
 
 os.register_at_fork(after_in_child=_mark_child)
 
+
+class OutOfRange(IndexError, RuntimeError):
+    """An index that a kernel found out of range: eager raises the one, and the other for gather."""
+
+
 Launch = Callable[..., None]
 """`launch(*tensors)`: runs a kernel on its parameters' memory."""
 
@@ -35,7 +40,7 @@ def launcher(kernel: Kernel, elements: int, threads: int = 0, *, fresh: bool = F
     """A function of the parameters that runs the kernel.
 
     `threads` 0 follows `torch.get_num_threads()`; `fresh` asks for the form for untouched output memory. Raises
-    IndexError for an index out of range and RuntimeError for an integer division by zero or a probability outside
+    OutOfRange for an index out of range and RuntimeError for an integer division by zero or a probability outside
     [0, 1], as eager does.
     """
     params = len(kernel.program.params)
@@ -68,7 +73,7 @@ def _by_ctypes(entry: int, params: int) -> Native:
 
 def _raise(kernel: Kernel, code: int) -> None:
     if code == FLAG_INDEX:
-        raise IndexError(f"index out of range in {kernel.name}")
+        raise OutOfRange(f"index out of range in {kernel.name}")
     if code == FLAG_PROBABILITY:
         raise RuntimeError(f"a probability outside [0, 1] in {kernel.name}")
     raise RuntimeError("ZeroDivisionError")

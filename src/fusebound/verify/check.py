@@ -10,11 +10,11 @@ from typing import Any
 from fusebound.analysis.tau import Tau
 from fusebound.plan.plan import Plan
 from fusebound.verify import coverage
-from fusebound.verify.call import Capture, Snapshot, bind, tensors
+from fusebound.verify.call import Capture, Leaf, Snapshot, bind, tensors
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
 from fusebound.verify.held import Held, held
-from fusebound.verify.inputs import GIVEN, LIKE, PLAIN, SPECIAL_SETS, fill, floats
+from fusebound.verify.inputs import BY_PLACE, GIVEN, LIKE, PLAIN, SPECIAL_SETS, fill, floats, index_sets
 from fusebound.verify.program import Comparison, Program, own_copies
 from fusebound.verify.repeat import Repeats, repeat
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
@@ -22,6 +22,8 @@ from fusebound.verify.tolerance import Ruling, rule
 
 _SMALL = 256
 """Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
+_PLACES = 4096
+"""The same for sets that put something into few places."""
 _DRAWS, _CONFIRM = 4, 8
 _SEARCH = 8
 """Draws in search of values that take another branch."""
@@ -43,8 +45,9 @@ def verify(
     """Compare `exe` with eager (`captured.fn` unless given) and the oracle, by the rule of `tolerance`.
 
     The sets of values, those of `inputs` by name or all of them: the arguments as given, values like them with
-    parameters, buffers and integers drawn anew, a large mean, a wide range, tiny values, NaN/Inf/zeros/subnormals
-    and rows of -Inf. No set but the first begins after `budget_s` seconds; those left out are listed as skipped.
+    parameters, buffers and integers drawn anew, indices at and beyond the bounds of every axis, NaN/Inf/zeros/subnormals,
+    a large mean, rows of -Inf, a wide range, tiny, subnormal and equal values, peaks, tensors of zeros, and the
+    program's own constants. No set but the first begins after `budget_s` seconds; those left out are listed as skipped.
     Where `exe` has a plan, what its kernels store is compared as well. Where it has an attribute `poison` it is
     set, so that memory not written shows. Values are drawn anew, some times, for a branch that none of the sets took;
     one that is never taken is noted. Arguments, parameters and buffers hold their values again afterwards.
@@ -62,7 +65,7 @@ def verify(
     try:
         repeats = repeat(program)
         coverage.start(exe)
-        for kind in sets or _sets(leaves):
+        for kind in sets or all_sets(leaves):
             judge.run(kind)
         judge.enter(exe)
     finally:
@@ -71,8 +74,9 @@ def verify(
     return judge.result(repeats, poisoned, time.perf_counter() - start)
 
 
-def _sets(leaves: Sequence[Any]) -> tuple[str, ...]:
-    return (*PLAIN, *SPECIAL_SETS) if floats(leaves) else PLAIN
+def all_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
+    """The names of the sets of values that say something about a call."""
+    return (*PLAIN, *index_sets(leaves), *(SPECIAL_SETS if floats(leaves) else ()))
 
 
 def _set_poison(exe: object, on: bool) -> bool:
@@ -132,8 +136,9 @@ class _Judge:
         draws = [self._draw(kind, 0, program)]
         if draws[0] is None:
             return []
-        small = kind != GIVEN and any(c.numel < _SMALL for c in draws[0].outputs)
-        draws += [self._draw(kind, i, program) for i in range(1, _DRAWS)] if small else []
+        most, times = (_PLACES, _CONFIRM) if kind in BY_PLACE else (_SMALL, _DRAWS)
+        small = kind != GIVEN and any(c.numel < most for c in draws[0].outputs)
+        draws += [self._draw(kind, i, program) for i in range(1, times)] if small else []
         checks = self._judged(kind, [d for d in draws if d], program)
         if any(c.verdict == "worse" and program.held.of(c.output) is None for c in checks):
             more = LIKE if kind == GIVEN else kind
@@ -146,7 +151,7 @@ class _Judge:
         self._given.restore()
         seed = self._seed + 1000 * number
         if kind != GIVEN:
-            fill(self._program.leaves, kind, seed)
+            fill(self._program.leaves, kind, seed, self._program.constants)
         program.settle()
         found = program.compare(seed)
         if program is self._program:
@@ -166,6 +171,8 @@ class _Judge:
         checks: list[OutputCheck] = []
         for i, output in enumerate(first.outputs):
             errors = pooled(d.outputs[i].errors for d in same)
+            if kind in BY_PLACE:  # the tail and the last row are not like the rest
+                errors = replace(errors, parts=errors.parts[:1])
             ruling = rule(
                 errors,
                 tau=program.held.of(output.name),

@@ -3,6 +3,8 @@ a tie."""
 
 from __future__ import annotations
 
+import math
+
 import torch.fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
@@ -28,6 +30,14 @@ def transcendentals(program: ExportedProgram) -> int:
     modules = [m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
     targets = [node.target for m in modules for node in m.graph.nodes]
     return sum(isinstance(t, OpOverload) and _name(t) in names for t in targets)
+
+
+def constants(program: ExportedProgram) -> tuple[float, ...]:
+    """The finite numbers among the arguments of the program's operators, subgraphs included, in order."""
+    modules = [m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    args = [a for m in modules for n in m.graph.nodes for a in (*n.args, *n.kwargs.values())]
+    found = [float(a) for a in args if isinstance(a, (int, float)) and not isinstance(a, bool)]
+    return tuple(dict.fromkeys(abs(a) for a in found if math.isfinite(a) and a))
 
 
 def rounds(target: object) -> bool:

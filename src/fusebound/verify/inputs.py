@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -12,12 +13,18 @@ from fusebound.verify.call import Leaf, has_memory, storage_key
 GIVEN, LIKE = "given", "like"
 PLAIN = (GIVEN, LIKE)
 SPECIAL_SETS = (
-    "special values", "large mean", "-inf rows", "wide range", "tiny", "subnormal", "equal values", "peaks",
+    "special values", "large mean", "-inf rows", "wide range", "tiny", "subnormal", "equal values", "peaks", "zeros",
+    "constants",
 )  # fmt: skip
 """Sets applied to floating user inputs; parameters are drawn as in "like"."""
+BY_PLACE = ("peaks", "zeros")
+"""Sets that put something into a few places only, so that a small tensor needs several draws."""
 
 BOUNDARY_SIZES = (1, 15, 16, 17, 31, 33, 127, 1025)
 """Sizes round a vector, two vectors, and a tile: where kernels go wrong."""
+
+_SIZES = 4
+"""Sizes, the largest, whose bounds indices are tried at."""
 
 _MASK = 1e30
 """Given values at least this large are masks and stay where they are."""
@@ -28,13 +35,24 @@ def floats(leaves: Sequence[Leaf]) -> bool:
     return any(_is_data(leaf) for leaf in leaves)
 
 
-def fill(leaves: Sequence[Leaf], kind: str, seed: int) -> None:
+def index_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
+    """Sets "index n" that put n into each integer tensor of the user's, for the last and the first index that is no
+    longer one of every axis that occurs, from the start and from the end."""
+    integers = [leaf.value for leaf in leaves if leaf.kind == "user" and _is_integer(leaf)]
+    sizes = sorted({n for leaf in leaves if leaf.is_tensor for n in leaf.value.shape})[-_SIZES:]
+    signed = any(t.dtype != torch.uint8 for t in integers)
+    places = [i for n in sizes for i in ((n - 1, n, -n, -n - 1) if signed else (n - 1, n))]
+    return tuple(f"index {i}" for i in dict.fromkeys(places)) if integers else ()
+
+
+def fill(leaves: Sequence[Leaf], kind: str, seed: int, constants: Sequence[float] = ()) -> None:
     """Overwrite the tensors of a call in place with the values of set `kind`; constants keep theirs.
 
     Types, shapes, strides and shared memory stay. Integers are drawn over the range that the present values
-    span, so that indices stay valid; variance-like tensors stay positive; masks (huge or infinite) stay.
+    span, so that indices stay valid; variance-like tensors stay positive; masks (huge or infinite) stay. `constants`
+    are the numbers in the program.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed + zlib.crc32(kind.encode()))
     seen: set[int] = set()
     rank = max((leaf.value.dim() for leaf in leaves if _is_data(leaf)), default=0)
     for leaf in leaves:
@@ -46,8 +64,8 @@ def fill(leaves: Sequence[Leaf], kind: str, seed: int) -> None:
         seen.add(key)
         flat = torch.empty(0, dtype=leaf.value.dtype).set_(leaf.value.untyped_storage())
         # A vector beside matrices is a weight, a bias or a statistic, whatever the user calls it.
-        data = _is_data(leaf) and leaf.value.dim() >= min(rank, 2)
-        _fill_flat(leaf, flat, kind if data else LIKE, generator)
+        data = _is_data(leaf) and (leaf.value.dim() >= min(rank, 2) or kind == "zeros")
+        _fill_flat(leaf, flat, kind if data or kind.startswith("index") else LIKE, generator, constants)
     if kind == "-inf rows":
         for leaf in leaves:
             _mask_rows(leaf)
@@ -57,16 +75,35 @@ def _is_data(leaf: Leaf) -> bool:
     return leaf.kind == "user" and leaf.is_tensor and leaf.value.is_floating_point()
 
 
-def _fill_flat(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
+def _is_integer(leaf: Leaf) -> bool:
+    kind = leaf.value.dtype if leaf.is_tensor else torch.bool
+    return not (kind.is_floating_point or kind.is_complex or kind == torch.bool)
+
+
+def _fill_flat(
+    leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator, constants: Sequence[float]
+) -> None:
     given = leaf.value.detach()
     if flat.dtype == torch.bool:
-        flat.copy_(torch.rand(flat.shape, generator=generator) < 0.5)
+        flat.copy_(_bools(flat.numel(), _row(given), generator))
     elif flat.is_complex():
         flat.copy_(torch.complex(*(torch.randn(flat.shape, generator=generator) for _ in "ri")))
     elif not flat.is_floating_point():
         flat.copy_(_integers(given, flat.shape, generator))
+        if kind.startswith("index") and leaf.kind == "user":
+            bounds = torch.iinfo(given.dtype)
+            given[(-1,) * given.dim()] = min(max(int(kind.removeprefix("index")), bounds.min), bounds.max)
     else:
-        _fill_floats(leaf, flat, kind, generator)
+        _fill_floats(leaf, flat, kind if not kind.startswith("index") else LIKE, generator, constants)
+
+
+def _bools(n: int, row: int, generator: torch.Generator) -> torch.Tensor:
+    """Rows that are mixed, all true, all false, or true once."""
+    places = torch.arange(n)
+    which = places // row % 5
+    once = torch.randint(0, row, (n // row + 1,), generator=generator)[places // row] == places % row
+    mixed = torch.rand(n, generator=generator) < 0.5
+    return torch.where(which == 2, True, torch.where(which == 3, False, torch.where(which == 4, once, mixed)))
 
 
 def _integers(given: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
@@ -78,7 +115,9 @@ def _integers(given: torch.Tensor, shape: Sequence[int], generator: torch.Genera
     return torch.randint(low, high + 1, shape, generator=generator).to(given.dtype)
 
 
-def _fill_floats(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator) -> None:
+def _fill_floats(
+    leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator, constants: Sequence[float]
+) -> None:
     keep = ~(flat.abs().to(torch.float64) < _MASK)
     values = torch.randn(flat.shape, generator=generator, dtype=torch.float64)
     if kind == "large mean":
@@ -90,11 +129,16 @@ def _fill_floats(leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Gen
     elif kind == "tiny":
         values = values * 1e-7
     elif kind == "subnormal":
-        values = values * torch.finfo(flat.dtype).smallest_normal
+        values = _subnormal(values, flat.dtype, generator)
     elif kind == "equal values":
         values = _few(flat, generator)
     elif kind == "peaks":
         values = _peaked(values, _row(leaf.value), generator)
+    elif kind == "zeros":
+        values = _zeroed(values, generator)
+    elif kind == "constants":
+        levels = torch.tensor((0.0, 1.0, -1.0, *constants, *(-c for c in constants)), dtype=torch.float64)
+        values = levels[torch.randint(0, len(levels), flat.shape, generator=generator)]
     elif kind == "special values":
         values = _sprinkled(values, flat.dtype, _row(leaf.value), generator)
     elif kind == LIKE:
@@ -126,27 +170,46 @@ def _like(leaf: Leaf, noise: torch.Tensor) -> torch.Tensor:
 
 def _few(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Zero and large powers of two: equal operands, differences that vanish, sums without rounding. What is added or
-    multiplied wrongly by a part in a million stands out. There is no negative zero: which one of two zeros a maximum
-    is depends in eager on the place in the tensor."""
+    multiplied wrongly by a part in a million stands out."""
     size = 2.0 ** (12 if torch.finfo(like.dtype).max > 1e5 else 4)
     levels = torch.tensor((-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0), dtype=torch.float64) * size
     return levels[torch.randint(0, len(levels), like.shape, generator=generator)]
 
 
+def _subnormal(values: torch.Tensor, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Half about the least normal number, half a few of the least subnormal one."""
+    info = torch.finfo(dtype)
+    steps = torch.randint(-3, 4, values.shape, generator=generator) * info.smallest_normal * info.eps
+    return torch.where(
+        torch.rand(values.shape, generator=generator) < 0.5,
+        values * info.smallest_normal,
+        steps.to(values.dtype),
+    )
+
+
+def _zeroed(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Half of the tensors are zero: with either sign all over, or with both."""
+    which = int(torch.randint(0, 6, (), generator=generator))
+    signs = torch.randint(0, 2, values.shape, generator=generator) * 2.0 - 1
+    zeros = [torch.zeros_like(values), -torch.zeros_like(values), torch.zeros_like(values).copysign(signs)]
+    return zeros[which] if which < 3 else values
+
+
 def _peaked(values: torch.Tensor, row: int, generator: torch.Generator) -> torch.Tensor:
-    """Rows with one value far above the others, in turn the last, the first and any, and so far that exponentials of
-    the others overflow, underflow or are subnormal; every second row lies far below zero, two rows of four are
-    negated."""
+    """Wide rows with one value far above (in half of them far below) the others, so far that exponentials overflow,
+    vanish or are subnormal: in turn the last, the first, and any two. Half of the rows lie far from zero."""
+
+    def chance(n: int) -> torch.Tensor:
+        return torch.rand(n, generator=generator, dtype=torch.float64)
+
     count = -(-len(values) // row)
-    rows = torch.arange(count)
-    height = 60 + 200 * torch.rand(count, generator=generator, dtype=torch.float64)
-    anywhere = torch.randint(0, row, (count,), generator=generator)
-    place = torch.stack([torch.full_like(rows, row - 1), torch.zeros_like(rows), anywhere])[rows % 3, rows]
-    peaks = torch.arange(row) == place[:, None]
-    base = torch.where(rows % 2 == 0, -300.0, 0.0).to(torch.float64)
-    sign = torch.where(rows % 4 >= 2, -1.0, 1.0).to(torch.float64)
-    levels = sign[:, None] * (base[:, None] + peaks * height[:, None])
-    return values + levels.reshape(-1)[: len(values)]
+    rows = torch.arange(count) + int(torch.randint(0, 4, (), generator=generator))
+    anywhere = (chance(count) * row).to(torch.int64)
+    place = torch.where(rows % 4 == 0, row - 1, torch.where(rows % 4 == 1, 0, anywhere))
+    height = (torch.arange(row) == place[:, None]) * (200 + 150 * chance(count))[:, None]
+    base, sign = torch.where(chance(count) < 0.5, -400.0, 0.0), torch.where(chance(count) < 0.5, -1.0, 1.0)
+    levels = sign[:, None] * (base[:, None] + height)
+    return 15 * values + levels.reshape(-1)[: len(values)]
 
 
 def _sprinkled(

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.compare import Comparer, Output, is_double
 from fusebound.verify.draws import CountedDraws
-from fusebound.verify.exact import transcendentals
+from fusebound.verify.exact import constants, transcendentals
 from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.held import NOTHING_HELD, Held, mutated
 from fusebound.verify.memory import guarded, keep, shared, strayed
@@ -69,6 +69,7 @@ class Program:
         self._kept = keep((), (), ())
         self.settle()
         self.transcendentals = transcendentals(program_of(captured))
+        self.constants = constants(program_of(captured))
 
     def settle(self) -> None:
         """Take the present values of the inputs as those that every run starts from."""
@@ -205,7 +206,7 @@ def _compare_errors(eager: Exception | None, fused: Exception | None) -> Compari
         return Comparison(faults=(f"raises {type(fused).__name__} where eager does not: {fused}",))
     if fused is None:
         return Comparison(faults=(f"does not raise where eager raises {type(eager).__name__}",))
-    if type(eager) is not type(fused):
+    if not isinstance(fused, type(eager)):
         return Comparison(
             faults=(f"raises {type(fused).__name__} where eager raises {type(eager).__name__}",)
         )

@@ -7,7 +7,17 @@ import torch
 from tests.unit.verify.programs import trace
 
 from fusebound.verify.call import Leaf
-from fusebound.verify.inputs import BOUNDARY_SIZES, GIVEN, LIKE, SPECIAL_SETS, boundary_variants, fill, floats
+from fusebound.verify.exact import constants
+from fusebound.verify.inputs import (
+    BOUNDARY_SIZES,
+    GIVEN,
+    LIKE,
+    SPECIAL_SETS,
+    boundary_variants,
+    fill,
+    floats,
+    index_sets,
+)  # fmt: skip
 from fusebound.verify.shapes import verify_shapes
 
 
@@ -75,12 +85,40 @@ def test_every_set_fits_every_type(dtype: torch.dtype, kind: str) -> None:
         assert (x[::3] == float("-inf")).all() and x[1].isfinite().all()
 
 
-def test_peaks_lie_at_both_ends_of_rows_and_some_rows_are_all_negative_or_positive() -> None:
-    x = torch.zeros(12, 50)
+def test_peaks_lie_at_both_ends_of_rows_and_some_rows_lie_far_from_zero() -> None:
+    x = torch.zeros(40, 50)
     fill([leaf(x)], "peaks", 0)
     ends = {int(r.argmax()) for r in x} | {int(r.argmin()) for r in x}
-    assert {0, 49} <= ends and len(ends) > 2
+    assert {0, 49} <= ends and len(ends) > 10
     assert (x.amax(1) < -30).any() and (x.amin(1) > 30).any()
+
+
+def test_zeros_have_either_sign_and_constants_are_the_program_s() -> None:
+    kinds = set()
+    for seed in range(20):
+        x = torch.ones(4, 6)
+        fill([leaf(x)], "zeros", seed)
+        kinds.add((int((x == 0).sum()), bool(x.signbit().all()), bool(x.signbit().any())))
+    assert {(24, True, True), (24, False, False), (24, False, True)} <= kinds and len(kinds) > 3
+    program = trace(lambda x: (x * 2.5 + 3).clamp(min=-0.75), torch.ones(3)).program
+    assert constants(program) == (2.5, 3.0, 0.75)
+    fill([leaf(x)], "constants", 0, (2.5,))
+    assert set(x.unique().tolist()) <= {-2.5, -1.0, 0.0, 1.0, 2.5}
+
+
+def test_rows_of_bools_are_empty_full_or_have_one() -> None:
+    b = torch.zeros(50, 40, dtype=torch.bool)
+    fill([leaf(b)], LIKE, 0)
+    assert {0, 1, 40} <= set(b.sum(1).tolist()) and len(b.sum(1).unique()) > 5
+
+
+def test_indices_are_tried_at_both_bounds_of_every_axis() -> None:
+    table, index = torch.randn(9, 5), torch.randint(0, 3, (4,))
+    names = index_sets([leaf(table, "table"), leaf(index, "index")])
+    assert {"index 8", "index 9", "index -9", "index -10"} <= set(names)
+    fill([leaf(table, "table"), leaf(index, "index")], "index -9", 0)
+    assert index[-1] == -9 and (index[:-1] >= 0).all()
+    assert index_sets([leaf(table)]) == ()
 
 
 def test_equal_values_are_equal_often_and_subnormal_ones_are_subnormal() -> None:
