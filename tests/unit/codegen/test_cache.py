@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import CFUNCTYPE, c_int32
 from pathlib import Path
 
@@ -215,19 +216,21 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list((tmp_path / "kernels").iterdir())) == 2
 
 
-@pytest.fixture
+@contextmanager
 def no_room() -> Iterator[None]:
-    """Files of at most 100 bytes, for the length of a test."""
+    """Files of at most 100 bytes; not for longer than needed, for the test runner writes too."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    signal.signal(signal.SIGXFSZ, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
-def test_a_write_that_stops_in_the_middle(tmp_path: Path, no_room: None) -> None:
-    with pytest.warns(cache.CacheNotice, match="File too large"):
+def test_a_write_that_stops_in_the_middle(tmp_path: Path) -> None:
+    with pytest.warns(cache.CacheNotice, match="File too large"), no_room():
         assert not once(tmp_path)
     assert not list((tmp_path / "kernels").iterdir())
 
