@@ -144,7 +144,7 @@ def _drawn(n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return value
         wide = value.astype(np.float64) if value.dtype == np.longdouble else value
-        return torch.from_numpy(np.ascontiguousarray(wide)).to(_dtype(of))
+        return torch.from_numpy(np.ascontiguousarray(wide).reshape(wide.shape)).to(_dtype(of))
 
     dtype = {"dtype": _dtype(n)} if any(a.name == "dtype" for a in op._schema.arguments) else {}
     made = op(*(narrow(a, v) for a, v in zip(n.args, args, strict=True)), **{**kwargs, **dtype})

@@ -112,3 +112,15 @@ def test_float64_kernels_are_judged(fn, kernel, right: bool) -> None:
 def test_what_numpy_refuses_has_no_long_double_form(fn, x: torch.Tensor) -> None:
     result = verify(fn, trace(fn, x), (x,), sets=PLAIN)
     assert result.ok and any("no long double form" in n for n in result.notes)
+
+
+def test_a_draw_like_a_number_is_a_number() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.randn_like(x.mean()) + x
+
+    traced = trace(fn, X)
+    torch.manual_seed(0)
+    want = fn(X)
+    torch.manual_seed(0)
+    outputs, _ = Extended(traced)(bind(traced, (X,)))
+    torch.testing.assert_close(split(outputs[0])[0], want)
