@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Self
 
 
 class FuseboundError(Exception):
@@ -21,6 +22,12 @@ class FuseboundError(Exception):
         self.hint = hint
         if code:
             self.code = code
+
+    def within(self, place: str) -> Self:
+        """This error, with `place` (a file) before where it is, unless that names it already."""
+        if place not in self.where:
+            self.where = f"{place}: {self.where}" if self.where else place
+        return self
 
     def __str__(self) -> str:
         text = f"{self.code}: {self.what}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusebound.api.origin import recall, remember
+from fusebound.errors import GraphError
 from fusebound.ir.graph import Graph
 from fusebound.plan.plan import Plan
 from fusebound.settings import check_names, current
@@ -36,12 +37,16 @@ def load(path: str | Path, *, trust: bool = False) -> Graph:
     """The graph of a `.pt2` archive, or of a graph, plan or region record in JSON.
 
     Raises UsageError for a missing file (E102) or an archive that would run code (E107, unless `trust`), and
-    FormatError (E110) for a damaged one.
+    FormatError (E110) for a damaged one, GraphError (E301) for operators that do not run as the file says.
     """
     from fusebound.api.model import from_file
     from fusebound.api.pipeline import capture_model
 
-    return remember(capture_model(from_file(Path(path), trust=trust)))
+    model = from_file(Path(path), trust=trust)
+    try:
+        return remember(capture_model(model))
+    except GraphError as e:
+        raise e.within(str(path)) from None
 
 
 def plan(

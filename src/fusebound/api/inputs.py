@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 from fusebound.errors import UsageError
 from fusebound.ir.dtypes import BY_SHORT, DTYPES
+from fusebound.target.machine import require_memory
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +38,8 @@ def _made(shape: str, dtype: str, seed: int) -> torch.Tensor:
     sizes, kind = _shape(shape), _dtype(dtype)
     try:
         return random_tensor(sizes, kind, seed=seed)
+    except UsageError as error:
+        raise UsageError(error.what, where="--shape", code="E105") from None
     except (RuntimeError, TypeError, ValueError) as error:  # too large to count, or for the memory
         raise UsageError(
             f"there is no memory for the shape `{shape}`", where="--shape", code="E105"
@@ -64,11 +68,15 @@ def _dtype(text: str) -> str:
 def random_tensor(
     shape: tuple[int, ...], dtype: str, *, strides: tuple[int, ...] | None = None, seed: int = SEED
 ) -> torch.Tensor:
-    """A seeded tensor of a type's long name; `strides` count elements and default to contiguous."""
+    """A seeded tensor of a type's long name; `strides` count elements and default to contiguous.
+
+    Raises UsageError (E105) for more than this machine's memory.
+    """
     import torch
 
     generator = torch.Generator().manual_seed(seed)
     kind = getattr(torch, dtype)
+    require_memory(math.prod(shape if strides is None else (span(shape, strides),)) * kind.itemsize)
     if strides is not None:
         return random_tensor((span(shape, strides),), dtype, seed=seed).as_strided(shape, strides)
     if kind.is_floating_point or kind.is_complex:

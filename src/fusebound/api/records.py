@@ -8,7 +8,7 @@ from typing import Any
 from fusebound.api.inputs import random_tensor
 from fusebound.api.model import Model
 from fusebound.api.region import from_region
-from fusebound.errors import FormatError
+from fusebound.errors import FormatError, FuseboundError, GraphError
 from fusebound.ir import json as graph_json
 from fusebound.ir.graph import Graph, hint
 from fusebound.plan.plan import Plan
@@ -21,20 +21,34 @@ REGION_FIELDS = ("inputs", "nodes", "outputs")
 def from_json(path: Path) -> Model:
     """The program of a graph, plan or region file, with seeded inputs of its shapes, types and strides.
 
-    Raises FormatError (E110) for a damaged file or one of another kind.
+    Raises FormatError (E110), UsageError (E105) for inputs larger than memory; both name the file.
     """
+    try:
+        return _model(path)
+    except FuseboundError as e:
+        raise e.within(str(path)) from None
+
+
+def _model(path: Path) -> Model:
     data = codec.loads(path)
     if not isinstance(data, dict):
         raise _unknown(path)
     kind = str(data.get("format", ""))
     if kind.startswith(GRAPH):
-        return from_graph(graph_json.load(data), path.name)
+        return from_graph(_graph(data), path.name)
     if kind.startswith(PLAN):
         plan = Plan.load(path)
         return from_graph(plan.graph, path.name, plan)
     if not kind and all(field in data for field in REGION_FIELDS):
         return from_region(data, path.name)
     raise _unknown(path)
+
+
+def _graph(data: dict[str, Any]) -> Graph:
+    try:
+        return graph_json.load(data)
+    except GraphError as e:
+        raise FormatError(f"damaged graph: {e.what}", where=e.where) from e
 
 
 def _unknown(path: Path) -> FormatError:

@@ -7,13 +7,14 @@ operators runs.
 
 from __future__ import annotations
 
+import keyword
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from fusebound.api.inputs import random_tensor, span
 from fusebound.api.model import Model
-from fusebound.errors import FormatError
+from fusebound.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -45,20 +46,29 @@ def from_region(record: dict[str, Any], name: str) -> Model:
     graph, env = torch.fx.Graph(), dict[str, Any]()
     try:
         for spec in record["inputs"]:
-            env[spec["name"]] = graph.placeholder(spec["name"])
+            env[spec["name"]] = graph.placeholder(_identifier(spec["name"], env))
         for node in record["nodes"]:
             env[node["name"]] = _call(graph, node, env)
         graph.output(tuple(env[o] for o in record["outputs"]))
         args = _inputs(record)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        return Model(name, torch.fx.GraphModule(torch.nn.Module(), graph), args)
+    except UsageError:
+        raise
+    except Exception as error:  # whatever torch makes of a record's values
         what = f"the region record is damaged: {type(error).__name__}: {error}"
         raise FormatError(what, where=name) from None
-    return Model(name, torch.fx.GraphModule(torch.nn.Module(), graph), args)
+
+
+def _identifier(name: str, taken: Collection[str] = ()) -> str:
+    """A name of an argument, which becomes Python text as it stands."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name in taken:
+        raise FormatError(f"`{name:.80}` is no name for an argument of its own")
+    return name
 
 
 def _call(graph: torch.fx.Graph, node: dict[str, Any], env: dict[str, Any]) -> Any:
     args = tuple(_decode(a, env) for a in node["args"])
-    kwargs = {k: _decode(v, env) for k, v in node["kwargs"].items()}
+    kwargs = {_identifier(k): _decode(v, env) for k, v in node["kwargs"].items()}
     target: str = node["target"]
     if target.startswith("method:"):
         return graph.call_method(_method(target[7:]), args, kwargs)

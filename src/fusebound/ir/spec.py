@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from fusebound.errors import GraphError
 from fusebound.ir.control import MODULE, subgraphs_fit
 from fusebound.ir.dtypes import DTYPES
-from fusebound.ir.graph import Graph, Node, Token, UserOp, refs
+from fusebound.ir.graph import Graph, Node, Token, UserOp, hint, refs
 from fusebound.ir.ops import CLASSES, OPS
 from fusebound.ir.primitive import attr_faults, dtype_faults, shape_faults
 from fusebound.ir.text import print_graph, print_node, print_user_op
@@ -26,6 +26,9 @@ class Fault:
     message: str
     at: Node | UserOp | None = None
 
+
+ADDRESSABLE = 1 << 47
+"""Bytes of a process's address space."""
 
 Rule = Callable[[Graph], Iterator[Fault]]
 
@@ -107,7 +110,7 @@ def values_are_defined(g: Graph) -> Iterator[Fault]:
 
 
 def types_are_sound(g: Graph) -> Iterator[Fault]:
-    """Known element types, one stride an axis, no negative size."""
+    """Known element types, one stride an axis, no negative size or stride, memory that can be addressed."""
     for v in g.values:
         if message := _unsound(v, g):
             yield Fault(message, g.producer.get(v))
@@ -119,8 +122,11 @@ def _unsound(id: str, g: Graph) -> str:
         return f"%{id} has the unknown element type {v.dtype!r}"
     if len(v.strides) != len(v.shape):
         return f"%{id} has {len(v.shape)} sizes but {len(v.strides)} strides"
-    if any(isinstance(d, int) and d < 0 for d in v.shape):
-        return f"%{id} has a negative size"
+    if any(hint(d) < 0 for d in (*v.shape, *v.strides)):
+        return f"%{id} has a negative size or stride"
+    reach = sum((hint(n) - 1) * hint(s) for n, s in zip(v.shape, v.strides, strict=True)) if v.numel else 0
+    if max(reach, v.numel) * v.type.itemsize >= ADDRESSABLE:
+        return f"%{id} is larger than memory can be"
     return ""
 
 

@@ -16,6 +16,7 @@ from fusebound.gates.base import GATES, Evidence, Verdict
 from fusebound.gates.decide import Judgement
 from fusebound.gates.rules import rules_from_data
 from fusebound.ir.graph import Graph
+from fusebound.ir.spec import verify
 from fusebound.ir.text import parse_graph, print_graph
 from fusebound.plan.plan import FORMAT, Cut, Decision, Group, Plan
 
@@ -67,7 +68,9 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
         raise FormatError(f"not a plan: its format is {data.get('format')!r}, not {FORMAT!r}", where=where)
     d = cast("dict[str, Any]", data)
     try:
-        plan = _read_body(d, parse_graph("\n".join(d["graph"]) + "\n"), where)
+        graph = parse_graph("\n".join(d["graph"]) + "\n")
+        verify(graph)
+        plan = _read_body(d, graph, where)
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise FormatError(
             f"damaged plan: {e}", where=where, hint="make it again with `fusebound plan --save`"

@@ -257,4 +257,8 @@ class Report:
     @staticmethod
     def load(path: str | Path) -> Report:
         """Read a report that `save` wrote; raises FormatError for a damaged file."""
-        return Report.from_json(codec.loads(Path(path)))
+        data = codec.loads(Path(path))
+        try:
+            return Report.from_json(data)
+        except FormatError as e:
+            raise e.within(str(path)) from None

@@ -107,7 +107,7 @@ def summary(report: Report) -> Table:
 def timings(report: Report) -> Table:
     """Times and speed-ups, with memory reused between calls and with every call's outputs held alive."""
     memories = tuple(dict.fromkeys(t.memory for t in report.timings))
-    table = plain_table(("measured", "whole"), *((MEMORY[m], "whole") for m in memories))
+    table = plain_table(("measured", "whole"), *((MEMORY.get(m, m), "whole") for m in memories))
     for name in dict.fromkeys(t.name for t in report.timings):
         found = {t.memory: t for t in report.timings if t.name == name}
         table.add_row(name, *(_timing(found[m]) if m in found else "" for m in memories))

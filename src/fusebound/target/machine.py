@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fusebound.errors import UsageError
+
 _CPUINFO = Path("/proc/cpuinfo")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -105,3 +107,15 @@ def _span(cpus: str) -> int:
             return 0
         total += int(high or low) - int(low) + 1
     return total
+
+
+def require_memory(nbytes: int) -> None:
+    """Raise UsageError (E105) for a tensor of more bytes than this machine has: Linux would promise them, and end the
+    process that writes them."""
+    try:
+        present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return
+    if nbytes > present:
+        what = f"an input of {nbytes / 1e9:,.1f} GB does not fit into this machine's {present / 1e9:,.1f} GB"
+        raise UsageError(what, code="E105")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from fusebound.api.inputs import span
 from fusebound.api.records import from_json
 from fusebound.api.region import from_region
 from fusebound.api.resize import leading, resized
+from fusebound.errors import FormatError
 
 RECORD = {
     "inputs": [
@@ -75,6 +77,23 @@ def test_resizing_cuts_and_repeats_the_leading_axis() -> None:
     assert leading(model) == 2
     assert [a.shape[0] for a in resized(model, 5).args[:3]] == [5, 3, 3]
     assert torch.equal(resized(model, 5).args[0][4], model.args[0][0])
+
+
+@pytest.mark.parametrize("place", ["input", "keyword"])
+def test_names_do_not_become_code(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.fx writes arguments' names into Python text as they stand."""
+    monkeypatch.chdir(tmp_path)
+    record = json.loads(json.dumps(RECORD))
+    evil = "x=__import__('os').mkdir('payload-was-run')"
+    if place == "input":
+        record["inputs"][0]["name"] = record["nodes"][0]["args"][0]["$"] = evil
+    else:
+        record["nodes"][0]["kwargs"] = {evil: 1}
+    (tmp_path / "r.json").write_text(json.dumps(record))
+    with pytest.raises(FormatError, match="no name for an argument") as e:
+        from_json(tmp_path / "r.json")
+    assert str(tmp_path / "r.json") in e.value.where
+    assert not Path("payload-was-run").exists()
 
 
 def test_all_regions_of_the_corpus_run(shared: Path) -> None:
