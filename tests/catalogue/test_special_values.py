@@ -33,7 +33,21 @@ POINTWISE: list[tuple[str, Callable[..., torch.Tensor], tuple[float, ...], float
     ("maximum with NaN", torch.maximum, (1.0, NAN), NAN),
     ("minimum of NaN", torch.minimum, (NAN, -INF), NAN),
     ("maximum of infinities", torch.maximum, (-INF, INF), INF),
+    ("maximum of zeros", torch.maximum, (0.0, -0.0), 0.0),
+    ("maximum of zeros, turned", torch.maximum, (-0.0, 0.0), 0.0),
+    ("minimum of zeros", torch.minimum, (0.0, -0.0), -0.0),
+    ("minimum of zeros, turned", torch.minimum, (-0.0, 0.0), -0.0),
+    ("maximum of negative zeros", torch.maximum, (-0.0, -0.0), -0.0),
+    ("minimum of positive zeros", torch.minimum, (0.0, 0.0), 0.0),
+    ("clamp at a tensor of zeros", lambda x, y: x.clamp(min=y), (-0.0, 0.0), 0.0),
+    ("clamp below a tensor of zeros", lambda x, y: x.clamp(max=y), (0.0, -0.0), -0.0),
+    ("clamp below a negative zero", lambda x: x.clamp(-1.0, -0.0), (0.0,), 0.0),
     ("fmax skips NaN", torch.fmax, (NAN, 1.0), 1.0),
+    ("fmax skips a second NaN", torch.fmax, (1.0, NAN), 1.0),
+    ("fmin of NaN alone", torch.fmin, (NAN, NAN), NAN),
+    ("fmax of zeros is the first", torch.fmax, (-0.0, 0.0), -0.0),
+    ("fmin of zeros is the first", torch.fmin, (0.0, -0.0), 0.0),
+    ("a bound that is NaN", lambda x: x.clamp(NAN, 1.0), (0.5,), NAN),
     ("clamp keeps NaN", lambda x: x.clamp(-1, 1), (NAN,), NAN),
     ("clamp of an infinity", lambda x: x.clamp(-1, 1), (-INF,), -1.0),
     ("clamp keeps a negative zero", lambda x: x.clamp(0.0, 1.0), (-0.0,), -0.0),
@@ -86,6 +100,19 @@ def test_one_bad_element_of_a_row(name: str, bad: float, want: float, at: int) -
     compiled = fused(lambda x: getattr(x.neg().neg(), name)(-1))
     assert same(compiled(x), want)
     assert compiled.executable is not None and len(compiled.executable.kernels) == 1
+
+
+@pytest.mark.parametrize("at", [0, 16, 32])
+@pytest.mark.parametrize(("name", "others", "want"), [("amax", -0.0, 0.0), ("amin", 0.0, -0.0)])
+def test_an_extremum_of_zeros_has_the_sign_of_the_standard(
+    name: str, others: float, want: float, at: int
+) -> None:
+    """IEEE 754-2019 puts -0 below +0, wherever in the row it stands; eager's result depends on the place."""
+    x = torch.full((3, 33), others)
+    x[:, at] = want
+    compiled = fused(lambda x: getattr(x.neg().neg(), name)(-1))
+    assert same(compiled(x), want)
+    assert same(compiled(torch.full((3, 33), others)), others)
 
 
 @pytest.mark.parametrize("block", [slice(0, 64), slice(64, 128), slice(0, 127), slice(1, 128)], ids=str)
@@ -166,6 +193,13 @@ def test_the_least_integer_wraps(dtype: torch.dtype) -> None:
         compiled = fused(fn)
         assert compiled(x, y).tolist() == [want] * 33
         assert compiled.executable is not None and len(compiled.executable.kernels) == 1
+
+
+def test_take_along_dim_takes_an_index_modulo_the_axis() -> None:
+    x, i = rand(6, 4), torch.tensor([4, 7, 9, -1, -5, -9])[:, None]
+    compiled = fused(lambda x, i: torch.take_along_dim(x, i, 1).neg().neg())
+    assert torch.equal(compiled(x, i), torch.take_along_dim(x, i, 1))
+    assert compiled.executable is not None and len(compiled.executable.kernels) == 1
 
 
 @pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fusebound.analysis import philox
+from fusebound.analysis import extrema, philox
 from fusebound.analysis.access import integer, ints
 from fusebound.analysis.group import in_order
 from fusebound.analysis.numerics import HALF, is_user_cast, kept_roundings
@@ -113,8 +113,9 @@ def _reduce(g: Graph, n: Node, x: Array, mode: Mode) -> Array:
         moved = np.moveaxis(x, axes, range(-len(axes), 0))
         flat = moved.reshape(*moved.shape[: moved.ndim - len(axes)], -1)
         return (np.argmax if n.op == "argmax" else np.argmin)(flat, axis=-1)
-    ufunc = {"amax": np.maximum, "amin": np.minimum, "any": np.logical_or, "all": np.logical_and}[n.op]
-    return ufunc.reduce(x, axis=axes)
+    if n.op in ("amax", "amin"):
+        return (extrema.amax if n.op == "amax" else extrema.amin)(x, axes)
+    return (np.logical_or if n.op == "any" else np.logical_and).reduce(x, axis=axes)
 
 
 def _move(n: Node, x: list[Array], shape: tuple[int, ...]) -> Array:
@@ -221,7 +222,8 @@ _FLOAT: dict[str, Callable[..., Array]] = {
     "cosh": np.cosh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh,
     "acosh": np.arccosh, "atanh": np.arctanh, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
     "trunc": np.trunc, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "add": np.add,
-    "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "div": np.divide,
+    "sub": np.subtract, "mul": np.multiply, "maximum": extrema.maximum, "minimum": extrema.minimum,
+    "clamp_min": extrema.clamp_min, "clamp_max": extrema.clamp_max, "div": np.divide,
     "floor_div": np.floor_divide, "rem": np.mod, "fmod": np.fmod, "trunc_div": _trunc_div,
     "pow": np.power, "atan2": np.arctan2, "fma": _fma, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
     "le": np.less_equal, "probability": np.positive, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and,

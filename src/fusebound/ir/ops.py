@@ -48,7 +48,7 @@ def _table() -> dict[str, OpSpec]:
     many("floor ceil round trunc", "pointwise", 1, discontinuous=True)
     many("isnan isinf isfinite", "pointwise", 1, flops=2)
     many("probability", "pointwise", 1, flops=3)
-    many("add sub mul maximum minimum", "pointwise", 2, flops=1)
+    many("add sub mul maximum minimum clamp_min clamp_max", "pointwise", 2, flops=1)
     many("div", "pointwise", 2, flops=4)
     many("floor_div rem fmod trunc_div", "pointwise", 2, flops=10, discontinuous=True)
     many("pow", "pointwise", 2, flops=45)

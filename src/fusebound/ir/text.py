@@ -4,7 +4,7 @@ fusebound.graph 1 "name"
 %x = input user "x" : f32[8192, 2048]
 relu: aten.relu.default(%x) -> %relu pointwise at "model.py":12 `y = x.relu()`
   %relu.1 = const() {value = 0.0} : f32[]
-  %relu = maximum(%x, %relu.1) : f32[8192, 2048]
+  %relu = clamp_min(%x, %relu.1) : f32[8192, 2048]
 return %relu
 """
 

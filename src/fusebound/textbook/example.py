@@ -37,7 +37,7 @@ def graph() -> Graph:
     b = Builder("textbook")
     x, bias = b.input("x", SHAPE, "float32"), b.input("b", SHAPE, "float32")
     b.begin("relu")
-    t1 = b.emit("maximum", x, b.const(0.0, "float32"))
+    t1 = b.emit("clamp_min", x, b.const(0.0, "float32"))
     b.end("aten.relu.default", (Ref(x),), (), (t1,), "pointwise")
     b.begin("add")
     t2 = b.emit("add", t1, bias)

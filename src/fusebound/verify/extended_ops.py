@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fusebound.analysis import extrema
+
 Wide = np.ndarray[Any, Any]
 L = np.longdouble
 
@@ -124,8 +126,15 @@ def _elu(x: Wide, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) ->
 
 def _clamp(x: Wide, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Wide:
     low, high = min if low is None else low, max if high is None else high
-    x = x if low is None else np.maximum(x, _number(low))
-    return x if high is None else np.minimum(x, _number(high))
+    x = x if low is None else _bounded(x, low, extrema.maximum, extrema.clamp_min)
+    return x if high is None else _bounded(x, high, extrema.minimum, extrema.clamp_max)
+
+
+def _bounded(x: Wide, bound: Any, extreme: Any, clamp: Any) -> Wide:
+    """A number as bound leaves zeros alone, unless it is NaN; a tensor is an operand like the other."""
+    if isinstance(bound, np.ndarray):
+        return extreme(x, bound)
+    return extreme(x, L(bound)) if bound != bound else clamp(x, _number(bound))
 
 
 def _softmax(x: Wide, dim: int, half_to_float: bool = False) -> Wide:
@@ -239,8 +248,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "rsub": _binary(lambda a, b: b - a),
     "mul": _binary(np.multiply),
     "pow": _binary(np.power),
-    "maximum": _binary(np.maximum),
-    "minimum": _binary(np.minimum),
+    "maximum": _binary(extrema.maximum),
+    "minimum": _binary(extrema.minimum),
     "atan2": _binary(np.arctan2),
     "fmod": _binary(np.fmod),
     "logical_and": np.logical_and,
@@ -258,7 +267,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "sigmoid": _unary(_sigmoid),
     "erf": _unary(_erf),
     "erfc": _unary(_erfc),
-    "relu": lambda x: np.maximum(x, L(0)),
+    "relu": lambda x: _clamp(x, 0),
     "gelu": _gelu,
     "elu": _elu,
     "leaky_relu": lambda x, slope=0.01: np.where(x > 0, x, x * L(slope)),
@@ -269,8 +278,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "mean": _mean,
     "var.correction": _var,
     "prod.dim_int": lambda x, dim, keepdim=False, *, dtype=None: x.prod(axis=dim, keepdims=keepdim),
-    "amax": lambda x, dim=None, keepdim=False: x.max(axis=_axes(x, dim), keepdims=keepdim),
-    "amin": lambda x, dim=None, keepdim=False: x.min(axis=_axes(x, dim), keepdims=keepdim),
+    "amax": lambda x, dim=None, keepdim=False: extrema.amax(x, _axes(x, dim), keepdims=keepdim),
+    "amin": lambda x, dim=None, keepdim=False: extrema.amin(x, _axes(x, dim), keepdims=keepdim),
     "any": lambda x, dim=None, keepdim=False: np.any(x, axis=_axes(x, dim), keepdims=keepdim),
     "argmax": _arg(np.argmax),
     "argmin": _arg(np.argmin),

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from fusebound.capture.draws import argument, switched_off
 from fusebound.verify.exact import rounds
+from fusebound.verify.extrema import IEEE
 
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
 _COPYING_CASTS = frozenset(("aten::_to_copy", "prims::convert_element_type"))
@@ -106,7 +107,7 @@ class WideInterpreter(torch.fx.Interpreter):
             return self._in_user_types(n, op)
         args, kwargs = _wide_dtype_argument(n, op, args, kwargs)
         try:
-            return op(*args, **kwargs)
+            return IEEE.get(op, op)(*args, **kwargs)
         except (RuntimeError, NotImplementedError):
             return self._in_user_types(n, op)
 

@@ -15,6 +15,8 @@ from fusebound.ir.ops import OPS
 
 _RENAMED: dict[str, Callable[..., torch.Tensor]] = {
     "sub": torch.sub,
+    "clamp_min": lambda x, lo: torch.where(x < lo, lo, x),
+    "clamp_max": lambda x, hi: torch.where(x > hi, hi, x),
     "rem": torch.remainder,
     "and": torch.bitwise_and,
     "or": torch.bitwise_or,
@@ -44,7 +46,7 @@ def run(graph: Graph, env: dict[str, Any], modules: Mapping[str, torch.nn.Module
             env.update(zip(op.outputs, results, strict=True))
             continue
         for node in nodes:
-            env[node.out] = _primitive(graph, node, [env[i] for i in node.inputs])
+            env[node.out] = primitive(graph, node, [env[i] for i in node.inputs])
             _check(graph, node, env[node.out])
 
 
@@ -54,7 +56,7 @@ def _check(graph: Graph, node: Node, out: torch.Tensor) -> None:
     assert out.dtype == torch_dtype(value.dtype), (node, out.dtype, value.dtype)
 
 
-def _primitive(graph: Graph, node: Node, xs: list[torch.Tensor]) -> torch.Tensor:
+def primitive(graph: Graph, node: Node, xs: list[torch.Tensor]) -> torch.Tensor:
     value = graph.values[node.out]
     shape: Any = value.shape
     dtype = torch_dtype(value.dtype)

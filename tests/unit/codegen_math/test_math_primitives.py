@@ -10,16 +10,24 @@ import pytest
 import torch
 from tests.unit.codegen_math.primitive_values import DTYPES, edge_pairs, edge_values, identical, run
 
+from fusebound.codegen.math.probe import MapKernel
+
 INTS = ["int64", "int32", "int16", "int8", "uint8"]
 FLOATS = ["float64", "float32", "float16", "bfloat16"]
 COMPARE = {"eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge}
-ARITHMETIC = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
-}
+
+
+def maximum(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """IEEE 754-2019's: the sum of two zeros is -0 only where both are. Eager's depends on the place in the tensor."""
+    floats = a.dtype.is_floating_point
+    return torch.where((a == 0) & (b == 0), a + b, torch.maximum(a, b)) if floats else torch.maximum(a, b)
+
+
+def minimum(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return -maximum(-a, -b) if a.dtype.is_floating_point else torch.minimum(a, b)
+
+
+ARITHMETIC = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "maximum": maximum, "minimum": minimum}
 BITS = {
     "and": torch.bitwise_and,
     "or": torch.bitwise_or,
@@ -65,6 +73,22 @@ def test_comparisons(op: str, dtype: str) -> None:
 def test_arithmetic(op: str, dtype: str) -> None:
     a, b = edge_pairs(dtype)
     check(op, ARITHMETIC[op](a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_extrema_without_the_instruction_for_them(op: str, dtype: str) -> None:
+    a, b = edge_pairs(dtype)
+    out = torch.empty_like(a)
+    MapKernel(op, (dtype, dtype), dtype, lanes=4)(out.data_ptr(), [a.data_ptr(), b.data_ptr()], len(a))
+    assert bool(identical(out, ARITHMETIC[op](a, b)).all())
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *FLOATS])
+@pytest.mark.parametrize("op", ["clamp_min", "clamp_max"])
+def test_clamps_keep_nan_and_the_sign_of_a_zero(op: str, dtype: str) -> None:
+    x, bound = edge_pairs(dtype)
+    check(op, torch.where(x < bound if op == "clamp_min" else x > bound, bound, x), x, bound)
 
 
 @pytest.mark.parametrize("op", ["add", "mul", "maximum", "minimum", "and", "or", "xor"])

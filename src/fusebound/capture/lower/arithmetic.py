@@ -121,17 +121,20 @@ def atan2(c: Ctx, a: T, b: T) -> T:
 
 
 def _skipping(op: str) -> Callable[[Ctx, T, T], T]:
+    """The other operand beside a NaN. Of two zeros eager takes the first, in bfloat16 the second."""
+
     def lower(c: Ctx, a: T, b: T) -> T:
         a, b = c.cast(a, c.out_dtype), c.cast(b, c.out_dtype)
         if not a.dtype.is_floating_point:
             return c(op, a, b)
-        return c.where(c("isnan", a), b, c.where(c("isnan", b), a, c(op, a, b)))
+        kept, other = (b, a) if a.dtype == torch.bfloat16 else (a, b)
+        return c.where(c("isnan", kept), other, c(op, kept, other))
 
     return lower
 
 
-lowering("aten.fmax.default")(_skipping("maximum"))
-lowering("aten.fmin.default")(_skipping("minimum"))
+lowering("aten.fmax.default")(_skipping("clamp_min"))
+lowering("aten.fmin.default")(_skipping("clamp_max"))
 
 
 @lowering("aten.pow.Tensor_Scalar")

@@ -8,6 +8,7 @@ framework, and why.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -227,11 +228,13 @@ class Ctx:
         return self("where", condition, a, b)
 
     def clamp(self, x: T, lo: Number | None, hi: Number | None) -> T:
-        """NaN passes through. Of zeros that differ in sign, `maximum` and `minimum` return their second
-        operand: with `x` there, clamping -0 at 0 gives -0, as in eager."""
+        """NaN passes through, and x keeps its sign where it is a zero, as a bound may be; a bound that is NaN
+        is every result."""
+        if any(b is not None and math.isnan(b) for b in (lo, hi)):
+            return self.full(math.nan, x.shape, x.dtype)
         if lo is not None:
-            x = self("maximum", lo, x)
-        return x if hi is None else self("minimum", hi, x)
+            x = self("clamp_min", x, lo)
+        return x if hi is None else self("clamp_max", x, hi)
 
 
 def wide_type(dtype: torch.dtype) -> torch.dtype:

@@ -41,6 +41,7 @@ def gather(c: Ctx, x: T, dim: int, index: T, sparse_grad: bool = False) -> T:
 
 @lowering("aten.take_along_dim.default")
 def take_along_dim(c: Ctx, x: T, index: T, dim: int | None = None) -> T:
+    """Eager takes an index modulo the axis, so that none is out of range."""
     if dim is None or x.rank != index.rank:
         raise Unlowered("take_along_dim over the flattened tensor")
     dim = axis(dim, x.rank)
@@ -48,7 +49,7 @@ def take_along_dim(c: Ctx, x: T, index: T, dim: int | None = None) -> T:
         (*x.shape[:dim], 1, *x.shape[dim + 1 :]), (*index.shape[:dim], 1, *index.shape[dim + 1 :])
     )
     lead, tail = tuple(shape[:dim]), tuple(shape[dim + 1 :])
-    index = c.expand(wrapped(c, index, x.shape[dim]), (*lead, index.shape[dim], *tail))
+    index = c.expand(c("rem", index, x.shape[dim]), (*lead, index.shape[dim], *tail))
     return _take(c, "gather", c.expand(x, (*lead, x.shape[dim], *tail)), index, dim)
 
 

@@ -23,7 +23,7 @@ from fusebound.codegen.math import (
     trigonometry,
 )
 from fusebound.codegen.math.arithmetic import FLAG_PROBABILITY
-from fusebound.codegen.math.basic import fabs, in_double
+from fusebound.codegen.math.basic import at_least, at_most, fabs, in_double
 from fusebound.codegen.math.convert import (
     compute_type,
     convert,
@@ -90,6 +90,8 @@ _FLOAT_UNARY = {
 _FLOAT_BINARY = {
     "maximum": arithmetic.maximum,
     "minimum": arithmetic.minimum,
+    "clamp_min": at_least,
+    "clamp_max": at_most,
     "fmod": arithmetic.fmod,
     "rem": arithmetic.rem,
     "floor_div": arithmetic.floor_div,
@@ -99,6 +101,8 @@ _FLOAT_BINARY = {
 _INT_SIGNED = {
     "maximum": integers.maximum,
     "minimum": integers.minimum,
+    "clamp_min": integers.maximum,
+    "clamp_max": integers.minimum,
     "abs": integers.absolute,
     "sign": integers.sign,
     "shr": integers.shr,
@@ -109,7 +113,10 @@ _INT_SIGNED = {
     "pow": integers.power,
 }
 _INT_PLAIN = {"neg": integers.neg, "not": integers.invert, "shl": integers.shl}
-_BOOL = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and", "and": "and", "or": "or", "xor": "xor"}
+_BOOL = {
+    "add": "or", "maximum": "or", "clamp_min": "or", "or": "or", "xor": "xor",
+    "mul": "and", "minimum": "and", "clamp_max": "and", "and": "and",
+}  # fmt: skip
 
 
 def apply(fn: Fn, op: str, args: Sequence[Reg], dtype: str, lanes: int, *, in_dtypes: Sequence[str]) -> Reg:

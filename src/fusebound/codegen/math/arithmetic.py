@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 
 from fusebound.codegen.emit import Fn, Reg
-from fusebound.codegen.llvm_types import elem, with_elem
+from fusebound.codegen.llvm_types import elem, lanes, with_elem
 from fusebound.codegen.math import sleef
-from fusebound.codegen.math.basic import approximate, copysign, fabs, fixed_up, has_512, in_double
+from fusebound.codegen.math.basic import (
+    approximate,
+    bits_of,
+    copysign,
+    fabs,
+    fixed_up,
+    floats_of,
+    has_512,
+    in_double,
+)
 
 BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -15,22 +24,29 @@ ROUND = {"floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", 
 
 
 def maximum(fn: Fn, a: Reg, b: Reg) -> Reg:
-    """The greater; NaN if either is. Of zeros of different sign it returns b, as eager's vector loop does."""
-    return _extreme(fn, a, b, "max", "ogt")
+    """The greater, with +0 above -0; NaN if either is (`maximum` of IEEE 754-2019)."""
+    return _extreme(fn, a, b, "ogt")
 
 
 def minimum(fn: Fn, a: Reg, b: Reg) -> Reg:
-    """The lesser; NaN if either is. Of zeros of different sign it returns b, as eager's vector loop does."""
-    return _extreme(fn, a, b, "min", "olt")
+    """The lesser, with -0 below +0; NaN if either is (`minimum` of IEEE 754-2019)."""
+    return _extreme(fn, a, b, "olt")
 
 
-def _extreme(fn: Fn, a: Reg, b: Reg, name: str, order: str) -> Reg:
-    """a where it comes first in `order`, else b, so that b's NaN is picked; then a's NaN."""
-    if has_512(fn, a):
+def _extreme(fn: Fn, a: Reg, b: Reg, order: str) -> Reg:
+    greater = order == "ogt"
+    if has_512(fn, a) and "avx512dq" in fn.isa:
         kind = "pd" if elem(a.type) == "double" else "ps"
-        picked = fn.value_of(f"llvm.x86.avx512.{name}.{kind}.512", a.type, a, b, fn.const(4, "i32"))
-        return fixed_up(fn, picked, a, {"nan": "quiet"})
-    return fn.select(fn.fcmp("uno", a, a), a, fn.select(fn.fcmp(order, a, b), a, b))
+        every = fn.const(-1, f"i{lanes(a.type)}")
+        picked = fn.value_of(
+            f"llvm.x86.avx512.mask.range.{kind}.512", a.type, a, b,
+            fn.const(5 if greater else 4, "i32"), a, every, fn.const(4, "i32"),
+        )  # fmt: skip
+    else:
+        # Either order gives one of equal operands: of the bits of two zeros `and` makes +0, `or` -0.
+        either = (fn.select(fn.fcmp(order, x, y), x, y) for x, y in ((a, b), (b, a)))
+        picked = floats_of(fn, fn.op("and" if greater else "or", *(bits_of(fn, r) for r in either)))
+    return fn.select(fn.fcmp("uno", a, b), fn.op("fadd", a, b), picked)
 
 
 FLAG_PROBABILITY = 3

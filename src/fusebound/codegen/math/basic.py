@@ -22,15 +22,15 @@ def poly(fn: Fn, x: Reg, coefficients: Sequence[float]) -> Reg:
     return value
 
 
-def at_most(fn: Fn, x: Reg, limit: float) -> Reg:
-    """min(x, limit); NaN stays NaN. One instruction on x86."""
-    bound = fn.like(limit, x)
+def at_most(fn: Fn, x: Reg, limit: Reg | float) -> Reg:
+    """limit where it is below x, else x: a NaN and the sign of a zero stay. One instruction on x86."""
+    bound = limit if isinstance(limit, Reg) else fn.like(limit, x)
     return fn.select(fn.fcmp("olt", bound, x), bound, x)
 
 
-def at_least(fn: Fn, x: Reg, limit: float) -> Reg:
-    """max(x, limit); NaN stays NaN."""
-    bound = fn.like(limit, x)
+def at_least(fn: Fn, x: Reg, limit: Reg | float) -> Reg:
+    """limit where it is above x, else x: a NaN and the sign of a zero stay. One instruction on x86."""
+    bound = limit if isinstance(limit, Reg) else fn.like(limit, x)
     return fn.select(fn.fcmp("ogt", bound, x), bound, x)
 
 
