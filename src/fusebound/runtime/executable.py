@@ -25,7 +25,15 @@ from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.binding import binder, is_kind, kind, positional, result
 from fusebound.runtime.control import Body, control_step, entered
 from fusebound.runtime.seed import draw_seed
-from fusebound.runtime.steps import Step, Switches, framework_step, kernel_step, restride, same_layout
+from fusebound.runtime.steps import (
+    Step,
+    Switches,
+    framework_step,
+    kernel_step,
+    raising_step,
+    restride,
+    same_layout,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,8 @@ class Executable:
         for group in plan.groups:
             if group.id in kernels:
                 step = kernel_step(graph, kernels[group.id], self._slot, direct, switches or self)
+                if kernels[group.id].flags:
+                    step = raising_step(step, partial(self._apart_of, group))
             elif (c := control(graph, op := graph.user[group.users[0]])) is not None:
                 step = control_step(op, c, graph, self._slot, self._bodies)
             elif self.counted_draws and counted(graph, graph.user[group.users[0]]):
@@ -233,15 +243,19 @@ class Executable:
             draws = any(counted(graph, graph.user[u]) for u in group.users)
             written = any(v in self._direct_values for v in group.outputs)
             if group.is_kernel and not draws and not written:
-                apart = [framework_step(graph, graph.user[u], self._slot, self.captured) for u in group.users]
                 scratch = list(env)
-                yield group.id, partial(step, env), partial(_run_all, apart, scratch)
+                yield group.id, partial(step, env), partial(_run_all, self._apart_of(group), scratch)
             if (c := control(graph, graph.user[group.users[0]])) is not None:
                 for name, operands in entered(c, self._slot, env, self._bodies):
                     yield from self._nested[name].duels(operands)
             step(env)
             for i in drop:
                 env[i] = None
+
+    def _apart_of(self, group: Group) -> list[Step]:
+        """The operators of a group through the framework."""
+        graph = self.captured.graph
+        return [framework_step(graph, graph.user[u], self._slot, self.captured) for u in group.users]
 
     def _start(self, inputs: Sequence[Any]) -> list[Any]:
         env: list[Any] = [None] * len(self._slot)
@@ -263,10 +277,11 @@ class Executable:
         return [env[i] for i in self._outputs]
 
     def _direct(self, graph: Graph, plan: Plan, kernels: dict[str, Kernel]) -> dict[str, str]:
-        """Mutations that a kernel writes straight into their input: the last step that touches its memory."""
+        """Mutations that a kernel writes straight into their input: the last step that touches its memory. One that
+        may raise writes into none, since eager raises before it writes."""
         chosen: dict[str, str] = {}
         for i, group in enumerate(plan.groups):
-            if group.id not in kernels:
+            if group.id not in kernels or kernels[group.id].flags:
                 continue
             later = {v for g in plan.groups[i + 1 :] for v in g.inputs}
             for value, target in kernels[group.id].in_place.items():
