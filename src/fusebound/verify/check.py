@@ -14,7 +14,17 @@ from fusebound.verify.call import Capture, Leaf, Snapshot, bind, tensors
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
 from fusebound.verify.held import Held, held
-from fusebound.verify.inputs import BY_PLACE, GIVEN, LIKE, PLAIN, SPECIAL_SETS, fill, floats, index_sets
+from fusebound.verify.inputs import (
+    AS_A_WHOLE,
+    BY_PLACE,
+    GIVEN,
+    LIKE,
+    PLAIN,
+    SPECIAL_SETS,
+    fill,
+    floats,
+    index_sets,
+)
 from fusebound.verify.program import Comparison, Program, own_copies
 from fusebound.verify.repeat import Repeats, repeat
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
@@ -45,9 +55,10 @@ def verify(
     """Compare `exe` with eager (`captured.fn` unless given) and the oracle, by the rule of `tolerance`.
 
     The sets of values, those of `inputs` by name or all of them: the arguments as given, values like them with
-    parameters, buffers and integers drawn anew, indices at and beyond the bounds of every axis, NaN/Inf/zeros/subnormals,
-    a large mean, rows of -Inf, a wide range, tiny, subnormal and equal values, peaks, tensors of zeros, and the
-    program's own constants. No set but the first begins after `budget_s` seconds; those left out are listed as skipped.
+    parameters, buffers and integers drawn anew, indices at and beyond the bounds of every axis, NaN/Inf/zeros/
+    subnormals, two large means, rows of -Inf, a wide range, tiny, subnormal and equal values, peaks, rows of zeros, and
+    the program's own constants. No set but the first begins after `budget_s` seconds; those left out are listed as
+    skipped.
     Where `exe` has a plan, what its kernels store is compared as well. Where it has an attribute `poison` it is
     set, so that memory not written shows. Values are drawn anew, some times, for a branch that none of the sets took;
     one that is never taken is noted. Arguments, parameters and buffers hold their values again afterwards.
@@ -171,7 +182,7 @@ class _Judge:
         checks: list[OutputCheck] = []
         for i, output in enumerate(first.outputs):
             errors = pooled(d.outputs[i].errors for d in same)
-            if kind in BY_PLACE:  # the tail and the last row are not like the rest
+            if kind in AS_A_WHOLE:
                 errors = replace(errors, parts=errors.parts[:1])
             ruling = rule(
                 errors,

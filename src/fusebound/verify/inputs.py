@@ -13,12 +13,14 @@ from fusebound.verify.call import Leaf, has_memory, storage_key
 GIVEN, LIKE = "given", "like"
 PLAIN = (GIVEN, LIKE)
 SPECIAL_SETS = (
-    "special values", "large mean", "-inf rows", "wide range", "tiny", "subnormal", "equal values", "peaks", "zeros",
-    "constants",
+    "special values", "large mean", "larger mean", "-inf rows", "wide range", "tiny", "subnormal", "equal values",
+    "peaks", "zeros", "constants",
 )  # fmt: skip
 """Sets applied to floating user inputs; parameters are drawn as in "like"."""
 BY_PLACE = ("peaks", "zeros")
 """Sets that put something into a few places only, so that a small tensor needs several draws."""
+AS_A_WHOLE = ("larger mean", *BY_PLACE)
+"""Sets on which a row has one error, that of its mean or its peak: the tail or the last row alone is luck."""
 
 BOUNDARY_SIZES = (1, 15, 16, 17, 31, 33, 127, 1025)
 """Sizes round a vector, two vectors, and a tile: where kernels go wrong."""
@@ -42,7 +44,11 @@ def index_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
     sizes = sorted({n for leaf in leaves if leaf.is_tensor for n in leaf.value.shape})[-_SIZES:]
     signed = any(t.dtype != torch.uint8 for t in integers)
     places = [i for n in sizes for i in ((n - 1, n, -n, -n - 1) if signed else (n - 1, n))]
-    return tuple(f"index {i}" for i in dict.fromkeys(places)) if integers else ()
+    return (
+        tuple(f"index {i}" for i in dict.fromkeys((0, -1, *places) if signed else (0, *places)))
+        if integers
+        else ()
+    )
 
 
 def fill(leaves: Sequence[Leaf], kind: str, seed: int, constants: Sequence[float] = ()) -> None:
@@ -100,7 +106,7 @@ def _fill_flat(
 def _bools(n: int, row: int, generator: torch.Generator) -> torch.Tensor:
     """Rows that are mixed, all true, all false, or true once."""
     places = torch.arange(n)
-    which = places // row % 5
+    which = (places // row + int(torch.randint(0, 5, (), generator=generator))) % 5
     once = torch.randint(0, row, (n // row + 1,), generator=generator)[places // row] == places % row
     mixed = torch.rand(n, generator=generator) < 0.5
     return torch.where(which == 2, True, torch.where(which == 3, False, torch.where(which == 4, once, mixed)))
@@ -122,6 +128,8 @@ def _fill_floats(
     values = torch.randn(flat.shape, generator=generator, dtype=torch.float64)
     if kind == "large mean":
         values = values + 1e4
+    elif kind == "larger mean":  # float32 itself rounds such a mean by some per cent of the deviation
+        values = values + (1e6 if torch.finfo(flat.dtype).eps < 1e-6 else 1e2)
     elif kind == "wide range":
         reach = min(30.0, math.log2(torch.finfo(flat.dtype).max) * 0.6)
         power = (torch.rand(flat.shape, generator=generator, dtype=torch.float64) * 2 - 1) * reach
@@ -135,9 +143,10 @@ def _fill_floats(
     elif kind == "peaks":
         values = _peaked(values, _row(leaf.value), generator)
     elif kind == "zeros":
-        values = _zeroed(values, generator)
+        values = _zeroed(values, _row(leaf.value), generator)
     elif kind == "constants":
-        levels = torch.tensor((0.0, 1.0, -1.0, *constants, *(-c for c in constants)), dtype=torch.float64)
+        sizes = torch.tensor((1.0, 0.5, *constants, *(1 / c for c in constants)), dtype=torch.float64)
+        levels = torch.cat([sizes, -sizes, torch.zeros(1)])
         values = levels[torch.randint(0, len(levels), flat.shape, generator=generator)]
     elif kind == "special values":
         values = _sprinkled(values, flat.dtype, _row(leaf.value), generator)
@@ -187,12 +196,13 @@ def _subnormal(values: torch.Tensor, dtype: torch.dtype, generator: torch.Genera
     )
 
 
-def _zeroed(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Half of the tensors are zero: with either sign all over, or with both."""
-    which = int(torch.randint(0, 6, (), generator=generator))
-    signs = torch.randint(0, 2, values.shape, generator=generator) * 2.0 - 1
-    zeros = [torch.zeros_like(values), -torch.zeros_like(values), torch.zeros_like(values).copysign(signs)]
-    return zeros[which] if which < 3 else values
+def _zeroed(values: torch.Tensor, row: int, generator: torch.Generator) -> torch.Tensor:
+    """Half of the rows are zero: with either sign all over, or with both."""
+    which = torch.randint(0, 6, (-(-len(values) // row),), generator=generator)
+    which = which.repeat_interleave(row)[: len(values)]
+    either = torch.randint(0, 2, values.shape, generator=generator) * 2 - 1
+    signs = torch.where(which == 0, 1, torch.where(which == 1, -1, either))
+    return torch.where(which < 3, torch.zeros_like(values).copysign(signs), values)
 
 
 def _peaked(values: torch.Tensor, row: int, generator: torch.Generator) -> torch.Tensor:
@@ -206,7 +216,7 @@ def _peaked(values: torch.Tensor, row: int, generator: torch.Generator) -> torch
     rows = torch.arange(count) + int(torch.randint(0, 4, (), generator=generator))
     anywhere = (chance(count) * row).to(torch.int64)
     place = torch.where(rows % 4 == 0, row - 1, torch.where(rows % 4 == 1, 0, anywhere))
-    height = (torch.arange(row) == place[:, None]) * (200 + 150 * chance(count))[:, None]
+    height = (torch.arange(row) == place[:, None]) * (100 + 250 * chance(count))[:, None]
     base, sign = torch.where(chance(count) < 0.5, -400.0, 0.0), torch.where(chance(count) < 0.5, -1.0, 1.0)
     levels = sign[:, None] * (base[:, None] + height)
     return 15 * values + levels.reshape(-1)[: len(values)]
