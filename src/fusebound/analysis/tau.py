@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -40,7 +41,8 @@ class Tau:
             return x
         named = x if isinstance(x, Mapping) else {"absolute": x}
         if named and named.keys() <= set(KINDS) and all(map(_is_number, named.values())):
-            return Tau(**{k: float(v) for k, v in named.items()})
+            with contextlib.suppress(OverflowError):
+                return Tau(**{k: float(v) for k, v in named.items()})
         raise UsageError(
             f"{x!r} is no bound", where="tau", hint=f"a number, or numbers for {', '.join(KINDS)}"
         )

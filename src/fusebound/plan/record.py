@@ -71,7 +71,7 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
         graph = parse_graph("\n".join(d["graph"]) + "\n")
         verify(graph)
         plan = _read_body(d, graph, where)
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as e:
         raise FormatError(
             f"damaged plan: {e}", where=where, hint="make it again with `fusebound plan --save`"
         ) from e

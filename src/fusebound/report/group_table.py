@@ -78,7 +78,7 @@ def _span(places: Iterable[str]) -> tuple[str, ...]:
 
 
 def _cells(g: GroupRow, measured: bool) -> list[str]:
-    nearest = [LEVEL_NAMES[x.level] for x in g.levels if x.level != "register" and x.after]
+    nearest = [LEVEL_NAMES.get(x.level, x.level) for x in g.levels if x.level != "register" and x.after]
     return [
         g.id if g.kind == "kernel" else "eager",
         operators(g),

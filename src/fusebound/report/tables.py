@@ -52,7 +52,7 @@ def heading(report: Report) -> Text:
 def traffic(report: Report) -> Table:
     """Bytes by memory level before and after, and the reuse that stays on chip."""
     lines = [
-        (LEVEL_NAMES[x.level], arrow(units.size(x.before), units.size(x.after)))
+        (LEVEL_NAMES.get(x.level, x.level), arrow(units.size(x.before), units.size(x.after)))
         for x in report.levels
         if x.level != "register" and (x.before or x.after)
     ]

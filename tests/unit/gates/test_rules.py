@@ -70,6 +70,7 @@ def test_a_file_is_read_and_written_back(tmp_path: Path) -> None:
         ("[[tau]]\noperators = ['a']", "is no bound"),
         ("[[tau]]\noperators = ['a']\nulp = nan", "nan is no bound"),
         ("[[tau]]\noperators = ['a']\nulp = -1", "-1.0 is no bound"),
+        ("[[tau]]\noperators = ['a']\nulp = 1" + "0" * 400, "is no bound"),
         ("[[tau]]\noperators = ['a']\nulp = '1'", "is no bound"),
         ("[[tau]]\noperators = ['a']\nupl = 1", "unknown key 'upl'"),
         ("x = " + "[" * 5000, "not TOML"),

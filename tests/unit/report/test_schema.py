@@ -134,6 +134,21 @@ def test_a_file_that_is_not_json(tmp_path: Path) -> None:
         Report.load(tmp_path / "absent.json")
 
 
+def test_damage_names_the_file_and_the_field(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(sample().to_json() | {"gap": 3}))
+    with pytest.raises(FormatError) as caught:
+        Report.load(path)
+    assert caught.value.where == f"{path}: Report.gap"
+
+
+def test_names_that_nobody_knows_are_shown_as_they_are() -> None:
+    odd = replace(
+        sample(), levels=(LevelBytes("l9", 1, 2),), timings=(Timing("fused", "shared", 1.0, 1.0, 1.0, 3),)
+    )
+    assert "l9" in str(odd) and "shared" in str(odd)
+
+
 def test_rows_have_as_many_cells_as_their_header() -> None:
     for rows in (group_rows, error_rows, timing_rows):
         header, *body = rows(sample())
