@@ -25,8 +25,9 @@ class ErrorFacts:
 
     `difference` is what lies between eager and fused. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP
     of the element with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong
-    in the fused result and right in eager's, `zero_changes` zeros of the wrong sign. `data` names the data
-    set.
+    in the fused result and right in eager's, `zero_changes` zeros of the wrong sign. `finite_lost` of them are finite
+    in eager; `finite_gained` counts the other direction, over all data sets: finite in the fused result, as in float64,
+    and not in eager's, whose intermediate overflows. `data` names the data set.
     """
 
     output: str
@@ -40,6 +41,8 @@ class ErrorFacts:
     max_ulp: float
     class_changes: int = 0
     zero_changes: int = 0
+    finite_lost: int = 0
+    finite_gained: int = 0
 
     @property
     def rms_limit(self) -> float:

@@ -62,8 +62,12 @@ def _worst(g: Graph, nodes: frozenset[str], tau: Tau | None) -> tuple[int, Error
     if not found:
         return None
     worst = max(found, key=_badness)
-    difference = reduce(Difference.or_larger, (f.difference for f in found if f.data == "normal"), Difference())
-    return boundary(g, nodes)[1].index(worst.output), replace(worst, difference=difference)
+    difference = reduce(
+        Difference.or_larger, (f.difference for f in found if f.data == "normal"), Difference()
+    )
+    gained = max(f.finite_gained for f in found)
+    facts = replace(worst, difference=difference, finite_gained=gained)
+    return boundary(g, nodes)[1].index(worst.output), facts
 
 
 def _badness(f: ErrorFacts) -> tuple[bool, float]:
@@ -97,7 +101,8 @@ def _facts(
     output: str, data: str, dtype: str, eager: Array, fused: Array, exact: Array, tau: Tau | None
 ) -> ErrorFacts:
     want = rounded(exact, dtype)
-    good = np.isfinite(eager) & np.isfinite(fused) & np.isfinite(want)
+    in_eager, in_fused, in_truth = np.isfinite(eager), np.isfinite(fused), np.isfinite(want)
+    good = in_eager & in_fused & in_truth
     a, b, c = eager[good], fused[good], exact[good]
     ea, eb = np.abs(a - c), np.abs(b - c)
     wrong = (_class(fused) != _class(want)) & (_class(eager) == _class(want))
@@ -106,7 +111,8 @@ def _facts(
     return ErrorFacts(
         output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), Difference.between(a, b, ulp, tau),
         _ulp_at(_rms(c), ulp), _ulp_at(float(np.abs(c[np.argmax(eb)])) if c.size else 0.0, ulp),
-        int(np.sum(wrong)), int(np.sum(zeros)),
+        int(np.sum(wrong)), int(np.sum(zeros)), int(np.sum(in_eager & in_truth & ~in_fused)),
+        int(np.sum(in_fused & in_truth & ~in_eager)),
     )  # fmt: skip
 
 

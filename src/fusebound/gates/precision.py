@@ -71,7 +71,8 @@ def _simulated(c: Candidate, facts: Facts) -> Verdict | None:
         return _unproven(c, facts)
     if e.class_changes:
         text = f"{e.class_changes} elements of {e.output} change class (NaN, Inf, finite) on {e.data} data"
-        evidence = (Evidence.bound("class changes", e.class_changes, 0, "elements", source="simulated"),)
+        bound = Evidence.bound("class changes", e.class_changes, 0, "elements", source="simulated")
+        evidence = (bound, *_finiteness(e))
         return Verdict(GATE, "fail", "F204", text, (), evidence, "fuse fewer of these operators")
     tau = facts.tau_of(c)
     evidence = _errors(e, tau)
@@ -140,8 +141,15 @@ def _background(c: Candidate, facts: Facts) -> tuple[Evidence, ...]:
         Evidence("roundings that vanish", len(rounding_points(c.graph, c.nodes))),
         *_casts(c),
         *_orders(c),
-        *(_errors(e, facts.tau_of(c)) if e is not None else ()),
+        *((*_errors(e, facts.tau_of(c)), *_finiteness(e)) if e is not None else ()),
     )
+
+
+def _finiteness(e: ErrorFacts) -> Iterator[Evidence]:
+    """Overflow that fusing introduces, and overflow that it removes."""
+    for quantity, count in (("finiteness lost", e.finite_lost), ("finiteness gained", e.finite_gained)):
+        if count:
+            yield Evidence(quantity, count, unit="elements", source="simulated")
 
 
 def _casts(c: Candidate) -> tuple[Evidence, ...]:

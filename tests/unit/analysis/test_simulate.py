@@ -65,6 +65,7 @@ ARGUMENTS = {
     "gather": {"dim": 0}, "cast": {"dtype": "int32", "user": True},
     "iota": {"shape": (4, 6), "dtype": "float32", "dim": 1, "start": 0, "step": 1},
     "const": {"shape": (), "dtype": "float32", "value": 1.5},
+    "random": {"shape": (4, 6), "draw": 0, "word": 1},
 }  # fmt: skip
 INTEGER = frozenset(("and", "or", "xor", "not", "shl", "shr"))
 
@@ -76,6 +77,8 @@ def single(op: str) -> Graph:
     count = 2 if spec.arity < 0 else spec.arity
     kind = "int64" if op in INTEGER else "float32"
     ids = [s.input(f"x{k}", 4, 6, dtype=kind) for k in range(count)]
+    if op == "random":
+        ids[0] = s.input("seed", dtype="int64")
     if op == "where":
         ids[0] = s.input("c", 4, 6, dtype="bool")
     if op in ("gather", "index_select"):

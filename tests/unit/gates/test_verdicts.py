@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.plan.graphs import Sketch, chain, nodes
 
+from fusebound.analysis.simulate import simulate
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict
 from fusebound.gates.decide import Judgement, judge
 from fusebound.gates.rules import Rules
@@ -154,6 +155,38 @@ def test_a_cast_of_the_users_keeps_its_rounding() -> None:
     g = s.done(s.op("eq", "eq", half, half))
     v = pair(g, "to", "eq").precision
     assert bool(v) and quantities(v)["casts that the user wrote, kept (F203)"].value == 1
+
+
+def test_an_overflow_that_fusing_removes_is_evidence() -> None:
+    s = Sketch()
+    x = s.input("x", 64, 64, dtype="float16")
+    g = s.done(s.op("root", "sqrt", s.op("square", "mul", x, x)))
+    found = simulate(g, nodes(g, "square", "root"))
+    assert found is not None and found.finite_gained > 0 and not found.finite_lost
+    j = pair(g, "square", "root", replace(CPU, simulated={nodes(g, "square", "root"): found}))
+    assert bool(j.precision) and quantities(j.precision)["finiteness gained"].value == found.finite_gained
+
+
+def test_an_overflow_that_fusing_introduces_is_evidence() -> None:
+    """The root of mean(x²) − mean(x)² where another order of the sum makes it negative."""
+    s = Sketch()
+    b = s.b
+    x = s.input("x", 4096, 1024)
+    b.begin("shift")
+    big = b.emit("add", x, b.const(1e4, "float32"))
+    s._end("aten.add.Scalar", (x,), big, "pointwise")
+    b.begin("spread")
+    n = b.const(1024.0, "float32")
+    square = b.emit("div", b.emit("sum", b.emit("mul", big, big), axes=(1,)), n)
+    mean = b.emit("div", b.emit("sum", big, axes=(1,)), n)
+    spread = b.emit("sqrt", b.emit("sub", square, b.emit("mul", mean, mean)))
+    s._end("user.spread.default", (big,), spread, "reduce")
+    g = s.done(spread)
+    found = simulate(g, nodes(g, "shift", "spread"))
+    assert found is not None and found.finite_lost > 0
+    j = pair(g, "shift", "spread", replace(CPU, simulated={nodes(g, "shift", "spread"): found}))
+    assert j.precision.code == "F204"
+    assert quantities(j.precision)["finiteness lost"].value == found.finite_lost
 
 
 def test_eager_numerics_leave_reductions_alone() -> None:

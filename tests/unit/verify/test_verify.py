@@ -10,7 +10,7 @@ from tests.unit.verify.programs import trace
 
 from fusebound.analysis.tau import Tau
 from fusebound.verify.check import verify
-from fusebound.verify.inputs import PLAIN, SPECIAL_SETS
+from fusebound.verify.inputs import GIVEN, PLAIN, SPECIAL_SETS
 
 torch.manual_seed(0)
 X = torch.randn(37, 131)
@@ -140,6 +140,25 @@ def test_verdicts_name_what_happened() -> None:
     assert wide.outputs[0].verdict == "nearer fp64" and wide.outputs[0].fused.rms < wide.outputs[0].eager.rms
     assert naive.outputs[0].verdict == "class changed"
     assert any("nan where eager has" in c.detail for c in naive.failures if c.set == "large mean")
+
+
+HALF = torch.tensor([300.0, 2.0]).half().repeat(20)
+"""The first of two squares is no float16."""
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_an_overflow_that_fusing_removes_or_introduces(removed: bool) -> None:
+    def narrow(x):
+        return x * x / 300
+
+    def wide(x):
+        return (x.float() * x.float() / 300).half()
+
+    eager, fused = (narrow, wide) if removed else (wide, narrow)
+    found = verify(fused, trace(eager, HALF), (HALF,), sets=(GIVEN,))
+    (change,) = found.outputs[0].changes
+    assert (change.kind, change.count) == ("finiteness gained" if removed else "finiteness lost", 20)
+    assert found.ok == removed
 
 
 def selection(x):
