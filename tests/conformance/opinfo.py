@@ -40,7 +40,7 @@ from fusebound.verify.tolerance import rule
 
 DTYPES = (
     torch.float32, torch.float64, torch.bfloat16, torch.float16,
-    torch.int8, torch.int32, torch.int64, torch.uint8, torch.bool,
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
 )  # fmt: skip
 PLANNED_FOR = "cpu-avx512"
 """A table in which launches are dear, so that samples of a few elements are fused too."""
@@ -183,6 +183,7 @@ def _together(batch: Sequence[Case]) -> list[Outcome]:
         verify_graph(captured.graph)
         made = plan(captured.graph, target=get(PLANNED_FOR), expected_calls=CALLS)
         fault = compare(captured, made, args)
+    assert captured.out_spec is not None
     returned = pytree.tree_unflatten(captured.returns, captured.out_spec)
     return [Outcome(c, apart(made, r), fault) for c, r in zip(batch, returned, strict=True)]
 

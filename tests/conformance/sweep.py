@@ -1,16 +1,22 @@
-"""All of `op_db` (`make conformance`): `python -m tests.conformance.sweep [operator ...]`.
+"""All of `op_db` (`make conformance`): `python -m tests.conformance.sweep [--jobs N] [operator ...]`.
 
 Prints a line for every operator that has a kernel, with its samples over all types and variants, then what
-differs from eager. An operator none of whose `PROBES` samples gets a kernel in a type is left to the framework.
+differs from eager; on stderr how far it is. An operator none of whose `PROBES` samples gets a kernel in a type is left
+to the framework.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
+import time
+import warnings
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 
 import torch
 from tests.conformance.errors import check_errors
@@ -33,21 +39,24 @@ PROBES = 8
 
 @dataclass
 class Row:
-    """What the samples of one operator gave."""
+    """What the samples of one operator gave: their number, those in kernels, and why the others are not."""
 
     name: str
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    samples: int = 0
+    kernels: int = 0
+    apart: Counter[str] = field(default_factory=Counter[str])
     errors: int = 0
     faults: list[str] = field(default_factory=list[str])
 
-    @property
-    def kernels(self) -> int:
-        return sum(not o.why for o in self.outcomes)
+    def add(self, found: list[Outcome]) -> None:
+        self.samples += len(found)
+        self.kernels += sum(not o.why for o in found)
+        self.apart.update(o.why for o in found if o.why)
+        self.faults += [f"{o.case}: {o.fault}" for o in found if o.fault]
 
     def __str__(self) -> str:
-        whys = Counter(o.why for o in self.outcomes if o.why)
-        apart = ", ".join(f"{why} {n}" for why, n in sorted(whys.items()))
-        counts = f"{len(self.outcomes):8} {self.kernels:8} {self.errors:7} {len(self.faults):7}"
+        apart = ", ".join(f"{why} {n}" for why, n in sorted(self.apart.items()))
+        counts = f"{self.samples:8} {self.kernels:8} {self.errors:7} {len(self.faults):7}"
         return f"{self.name:50} {counts}  {apart}"
 
 
@@ -61,42 +70,60 @@ def swept(found: list[Case]) -> list[Outcome]:
     return [*outcomes, *(o for i in range(0, len(rest), TOGETHER) for o in check(rest[i : i + TOGETHER]))]
 
 
-def sweep(op: OpInfo) -> Row:
-    """One operator, over its types and variants, and its error inputs."""
+def chosen(names: list[str]) -> list[OpInfo]:
+    """The named operators, or all."""
+    return [o for o in (*operators(), *foreach_operators()) if not names or o.name in names]
+
+
+def sweep(number: int, names: list[str]) -> Row:
+    """One operator of those chosen, over its types and variants, and its error inputs."""
+    op = chosen(names)[number]
     row = Row(full_name(op))
     for dtype in DTYPES:
         if dtype in op.dtypes:
             for variant in variants(op):
                 torch.manual_seed(0)
-                row.outcomes += swept(list(cases(op, dtype, variant)))
-    row.faults += [f"{o.case}: {o.fault}" for o in row.outcomes if o.fault]
+                row.add(swept(list(cases(op, dtype, variant))))
     if row.kernels:
         row.errors, wrong = check_errors(op)
         row.faults += wrong
     return row
 
 
-def main(names: list[str]) -> int:
-    """Sweep the named operators, or all; returns 1 where something differs from eager."""
-    torch.set_num_threads(1)
-    chosen = [o for o in (*operators(), *foreach_operators()) if not names or o.name in names]
+def main(names: list[str], jobs: int) -> int:
+    """Sweep the named operators, or all, in `jobs` processes; returns 1 where something differs from eager."""
+    count = len(chosen(names))
     rows: list[Row] = []
+    began = time.monotonic()
     print(f"{'operator':50} {'samples':>8} {'kernels':>8} {'errors':>7} {'differ':>7}  not in a kernel")
-    for op in chosen:
-        row = sweep(op)
-        if row.kernels or row.faults:
-            rows.append(row)
-            print(row, *(f"    {fault}" for fault in row.faults), sep="\n", flush=True)
-    samples, kernels = sum(len(r.outcomes) for r in rows), sum(r.kernels for r in rows)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_alone) as pool:
+        for i, row in enumerate(pool.map(sweep, range(count), [names] * count)):
+            if row.kernels or row.faults:
+                rows.append(row)
+                print(row, *(f"    {fault}" for fault in row.faults), sep="\n", flush=True)
+            if i % 10 == 9:
+                print(f"{i + 1} of {count}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    samples, kernels = sum(r.samples for r in rows), sum(r.kernels for r in rows)
     differ = sum(len(r.faults) for r in rows)
     print(
-        f"{len(rows)} of {len(chosen)} operators have kernels: {samples} samples, {kernels} in kernels of several"
+        f"{len(rows)} of {count} operators have kernels: {samples} samples, {kernels} in kernels of several"
         f" operators, {sum(r.errors for r in rows)} error inputs, {differ} differ from eager"
     )
+    whys = sum((r.apart for r in rows), Counter[str]())
+    print("not in a kernel:", ", ".join(f"{why} {n}" for why, n in whys.most_common()))
     return int(differ > 0)
 
 
+def _alone() -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", metavar="operator")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["FB_CACHE_DIR"] = cache
-        raise SystemExit(main(sys.argv[1:]))
+        raise SystemExit(main(given.names, given.jobs))
