@@ -8,11 +8,13 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test conformance check format bench clean
+.PHONY: help setup run test property conformance check format bench clean
 
 help:
 	@echo "make run [SCENARIO=...]  set up, then capture, plan, build, verify and measure a built-in scenario"
 	@echo "make test                all that, then the tests"
+	@echo "make mutation            the verifier on some thousand faults and correct variants"
+	@echo "make property            10,000 random programs and graphs against eager (half an hour on two cores)"
 	@echo "make conformance         every sample of torch's own operator database (an hour or more)"
 	@echo "make check               ruff, pyright, import-linter"
 	@echo "make bench               measure every built-in scenario against eager"
@@ -40,8 +42,14 @@ run: setup
 test: run
 	@$(BIN)/python -m pytest
 
+property: setup
+	@$(BIN)/python -W ignore -m tests.property.search --count 10000 --workers 2
+
 conformance: setup
 	@$(BIN)/python -W ignore -m tests.conformance.sweep
+
+mutation: setup
+	@$(BIN)/python -m tests.mutation.suite
 
 check: setup
 	@$(BIN)/ruff check .

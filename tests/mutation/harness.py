@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,11 @@ from fusebound.plan.greedy import plan as greedy
 from fusebound.plan.plan import Plan
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
-from fusebound.verify.check import verify
+from fusebound.verify.call import bind
+from fusebound.verify.check import all_sets, verify
+from fusebound.verify.inputs import fill
+from fusebound.verify.program import Outcome, Program, own_copies
+from fusebound.verify.repeat import _same
 
 PLANNED_FOR = "cpu-avx512"
 """A table in which launches are dear, so that small shapes are fused too, on every machine."""
@@ -23,12 +27,14 @@ FOREVER = 10**9
 
 
 class Subject:
-    """A function captured, planned and built for some arguments, whose parts can be exchanged one by one."""
+    """A function captured, planned and built for some arguments, whose parts can be exchanged one by one; `given` are
+    the arguments to verify on, where they are others."""
 
     def __init__(
-        self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], numerics: str = "accurate"
-    ) -> None:
-        self.name, self.fn, self.args, self.numerics = name, fn, args, numerics
+        self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], *, given: tuple[Any, ...] = (),
+        numerics: str = "accurate",
+    ) -> None:  # fmt: skip
+        self.name, self.fn, self.args, self.given, self.numerics = name, fn, args, given or args, numerics
 
     @cached_property
     def captured(self) -> Captured:
@@ -91,15 +97,44 @@ def check_mutant(subject: Subject, mutation: Mutation, *, seed: int = 0) -> Verd
     BuildError where LLVM rejects the code."""
     if mutation.wrap is not None:
         return _verified(subject, mutation.wrap(subject), seed)
+    exe, program = _built(subject, mutation)
+    if exe is None:
+        return Verdict("refused", outside(subject, program))
+    found = _verified(subject, exe, seed)
+    faults = spec.faults(subject.plan.graph, program)
+    return Verdict("refused", faults[0]) if faults and not found.caught else found
+
+
+def same_bits(subject: Subject, mutation: Mutation, *, seeds: Sequence[int] = (11, 12)) -> bool:
+    """Whether the changed program gives the original's bits on every set of values."""
+    exe = mutation.wrap(subject) if mutation.wrap else _built(subject, mutation)[0]
+    assert exe is not None
+    args, kwargs = own_copies(subject.captured, subject.given, {})
+    leaves = bind(subject.captured, args)
+    runs = [Program(e, e, subject.captured, args, kwargs, leaves) for e in (subject.executable(), exe)]
+    for kind in all_sets(leaves)[1:]:
+        for seed in seeds:
+            fill(leaves, kind, seed, runs[0].constants)
+            outcomes: list[Outcome] = []
+            for run in runs:
+                run.settle()
+                outcomes.append(run.fused(seed))
+            if outcomes[0].error is None and not _same(*outcomes):
+                return False
+    return True
+
+
+def _built(subject: Subject, mutation: Mutation) -> tuple[Executable | None, tile.Kernel]:
+    """The executable with the changed kernel; none where the tile program leaves its memory."""
     group = mutation.group or next(iter(subject.kernels))
     kernel = subject.kernels[group]
     program = mutation.tile(kernel.program) if mutation.tile else kernel.program
-    if found := outside(subject, program):
-        return Verdict("refused", found)
+    if outside(subject, program):
+        return None, program
     changed = rebuilt(kernel, program, mutation.text)
     if changed.llvm == kernel.llvm:
         raise ValueError(f"{mutation.operator} at {mutation.site} of {subject.name} changes nothing")
-    return _verified(subject, subject.executable(**{group: changed}), seed)
+    return subject.executable(**{group: changed}), program
 
 
 def outside(subject: Subject, program: tile.Kernel) -> str:
@@ -137,5 +172,11 @@ class _Plain:
 
 
 def _verified(subject: Subject, exe: Callable[..., Any], seed: int) -> Verdict:
-    found = verify(_Plain(exe), subject.captured, subject.args, numerics=subject.numerics, seed=seed)
-    return Verdict("survived") if found.ok else Verdict("caught", found.summary().split("FAILED: ")[-1])
+    """The sets of values one by one, up to the first that fails."""
+    for kind in all_sets(bind(subject.captured, subject.given)):
+        found = verify(
+            _Plain(exe), subject.captured, subject.given, numerics=subject.numerics, sets=(kind,), seed=seed
+        )
+        if not found.ok:
+            return Verdict("caught", found.summary().split("FAILED: ")[-1])
+    return Verdict("survived")

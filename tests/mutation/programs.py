@@ -128,6 +128,26 @@ def _state(x: Tensor, s: Tensor) -> Tensor:
     return (x - s).abs() + s
 
 
+def _mirrored(x: Tensor, s: Tensor) -> Tensor:
+    s.sub_(x + s.flip(-1))
+    return x * 2
+
+
+class Norm(torch.nn.Module):
+    """A scale, a shift and a buffer that counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(randn(35, seed=3))
+        self.mean = torch.nn.Buffer(randn(35, seed=4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Centred by the mean of earlier calls."""
+        y = (x - self.mean) * self.weight
+        self.mean.mul_(0.9).add_(x[0], alpha=0.1)
+        return torch.relu(y)
+
+
 def programs() -> dict[str, Subject]:
     """All subjects by name; each is captured and built when it is first used."""
     half, double = torch.bfloat16, torch.float64
@@ -155,6 +175,13 @@ def programs() -> dict[str, Subject]:
         "transposed": (_transposed, (randn(35, 19), randn(19, 35, seed=1))),
         "integers": (_integers, tuple(randint(-90, 90, 3, 35, dtype=torch.int32, seed=i) for i in range(2))),
         "layers": (_layers, (randn(4, 20), randn(20, 24, seed=1), randn(24, 20, seed=2))),
+        "mirrored update": (_mirrored, (randn(4, 35), randn(4, 35, seed=1))),
+        "module": (Norm(), (randn(4, 35),)),
         "running state": (_state, (randn(4, 35), randn(4, 35, seed=1))),
     }  # fmt: skip
-    return {name: Subject(name, fn, args) for name, (fn, args) in table.items()}
+    found = {name: Subject(name, fn, args) for name, (fn, args) in table.items()}
+    memory = randn(5, 35, seed=5)
+    overlapping = Subject(
+        "overlapping", _state, (randn(4, 35), randn(4, 35)), given=(memory[1:], memory[:-1])
+    )
+    return {**found, "overlapping": overlapping}

@@ -1,0 +1,54 @@
+"""A sample of the mutants and of the correct variants; `make mutation` runs all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.mutation.harness import Mutation, Subject, check_mutant
+from tests.mutation.programs import programs
+from tests.mutation.suite import mutations, state
+from tests.mutation.variants import variants
+
+SUBJECTS = programs()
+QUICK = (
+    "gate",
+    "broadcast",
+    "softmax",
+    "rms norm",
+    "column sums",
+    "masked mean",
+    "quantize",
+    "pieces",
+    "overlapping",
+)
+"""Programs that are verified in some ten milliseconds."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def drawn(name: str, kind: str, count: int) -> list[Mutation]:
+    """Some mutants or variants of a program, the same in every run."""
+    made = list((mutations if kind == "mutants" else variants)(SUBJECTS[name]))
+    return random.Random(name).sample(made, min(count, len(made)))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_faults_are_caught_and_variants_pass(name: str) -> None:
+    subject: Subject = SUBJECTS[name]
+    survived = [m for m in drawn(name, "mutants", 5) if state(subject, m) == "survived"]
+    alarms = [(m, v) for m in drawn(name, "variants", 2) if (v := check_mutant(subject, m)).caught]
+    assert not survived and not alarms
+
+
+def test_a_mutation_that_changes_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="changes nothing"):
+        check_mutant(SUBJECTS["gate"], Mutation("nothing", "nowhere", tile=lambda k: k))
