@@ -137,7 +137,7 @@ def _fill_floats(
     elif kind == "tiny":
         values = values * 1e-7
     elif kind == "subnormal":
-        values = _subnormal(values, flat.dtype, generator)
+        values = _subnormal(values, flat.dtype, _row(leaf.value), generator)
     elif kind == "equal values":
         values = _few(flat, generator)
     elif kind == "peaks":
@@ -185,15 +185,14 @@ def _few(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return levels[torch.randint(0, len(levels), like.shape, generator=generator)]
 
 
-def _subnormal(values: torch.Tensor, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    """Half about the least normal number, half a few of the least subnormal one."""
+def _subnormal(
+    values: torch.Tensor, dtype: torch.dtype, row: int, generator: torch.Generator
+) -> torch.Tensor:
+    """About the least normal number, and every second row a few of the least subnormal one."""
     info = torch.finfo(dtype)
-    steps = torch.randint(-3, 4, values.shape, generator=generator) * info.smallest_normal * info.eps
-    return torch.where(
-        torch.rand(values.shape, generator=generator) < 0.5,
-        values * info.smallest_normal,
-        steps.to(values.dtype),
-    )
+    steps = torch.randint(-3, 4, values.shape, generator=generator).to(values.dtype)
+    few = torch.arange(len(values)) // row % 2 == 1
+    return torch.where(few, steps * (info.smallest_normal * info.eps), values * info.smallest_normal)
 
 
 def _zeroed(values: torch.Tensor, row: int, generator: torch.Generator) -> torch.Tensor:
