@@ -142,6 +142,30 @@ def test_verdicts_name_what_happened() -> None:
     assert any("nan where eager has" in c.detail for c in naive.failures if c.set == "large mean")
 
 
+ZEROS = torch.tensor([0.0, -0.0]).repeat(20)
+"""Beside their negatives their maximum is +0, by IEEE 754-2019; eager's own sign depends on the place."""
+
+
+@pytest.mark.parametrize(
+    ("fn", "kernel", "right"),
+    [
+        (lambda x: torch.maximum(x, -x), torch.zeros_like, True),
+        (lambda x: torch.maximum(x, -x), lambda x: -torch.zeros_like(x), False),
+        (lambda x: torch.minimum(x, -x), lambda x: -torch.zeros_like(x), True),
+        (lambda x: x.clamp(min=-x), torch.zeros_like, True),
+        (lambda x: 1 / torch.maximum(x, -x), lambda x: 1 / torch.zeros_like(x), True),
+        (lambda x: x.view(4, 10).amax(-1), lambda x: torch.zeros(4), True),
+        (lambda x: x.view(4, 10).amin(-1), lambda x: -torch.zeros(4), True),
+        (torch.relu, lambda x: torch.relu(x) + 0.0, False),
+        (lambda x: x.clamp(0.0, 1.0), torch.zeros_like, False),
+    ],
+)
+def test_the_signs_of_zeros(fn, kernel, right: bool) -> None:
+    found = verify(kernel, trace(fn, ZEROS), (ZEROS,), sets=(GIVEN,))
+    assert found.ok == right, found.summary()
+    assert right or found.outputs[0].changes[0].kind == "signed zero"
+
+
 HALF = torch.tensor([300.0, 2.0]).half().repeat(20)
 """The first of two squares is no float16."""
 
