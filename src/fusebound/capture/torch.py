@@ -21,6 +21,7 @@ from fusebound.capture.in_place import check_in_place, drop_identities
 from fusebound.capture.overlap import overlapping_mutation, separated
 from fusebound.capture.source import full_stacks
 from fusebound.capture.traps import watched
+from fusebound.capture.types import check_types
 from fusebound.capture.wrap import check_arguments, wrap
 from fusebound.ir.graph import Graph, Source
 
@@ -48,6 +49,7 @@ def capture(
     with _LOCK, _quiet(), torch.no_grad(), full_stacks(), watched(fn, module):
         program = torch.export.export(module, apart, apart_kwargs or None, strict=False)
         check_in_place(program.graph)
+        check_types(program.graph_module)
         drop_identities(program)
         check_branches(program.graph_module)
         check_sizes(program.graph_module)
