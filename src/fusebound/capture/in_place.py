@@ -48,7 +48,11 @@ def _returns_alias(node: torch.fx.Node) -> bool:
 
 
 def _is_switched_off(node: torch.fx.Node) -> bool:
-    return target_name(node.target) in IDENTITY_AT_INFERENCE and node.args[2:] == (False,)
+    """Whether it is a dropout that returns its operand: at inference, of nothing, or with probability 0."""
+    if target_name(node.target) not in IDENTITY_AT_INFERENCE:
+        return False
+    val = node.meta.get("val")
+    return node.args[1] == 0 or node.args[2:] == (False,) or (_is_static(val) and not val.numel())
 
 
 def _is_operand(node: torch.fx.Node) -> bool:

@@ -52,7 +52,7 @@ def _eager(node: torch.fx.Node, written: torch.fx.Node | None) -> Sequence[int] 
     val, target = node.meta["val"], target_name(node.target)
     if not _is_static(val):
         return None
-    if written is not None and _writes(written):
+    if written is not None and _is_write(node, written):
         held = written.meta.get("val")
         if not _is_static(held) or (held.shape, held.dtype) != (val.shape, val.dtype) or not _is_dense(held):
             return None
@@ -68,8 +68,11 @@ def _eager(node: torch.fx.Node, written: torch.fx.Node | None) -> Sequence[int] 
     return None
 
 
-def _writes(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+def _is_write(node: torch.fx.Node, written: torch.fx.Node) -> bool:
+    """Whether a node is the functional form of an operator in place, and not one of the views made again after it."""
+    a, b = node.target, written.target
+    operators = isinstance(a, torch._ops.OpOverload) and isinstance(b, torch._ops.OpOverload)
+    return operators and b._schema.is_mutable and a._opname == b._opname.removesuffix("_")
 
 
 def _is_dense(t: torch.Tensor) -> bool:

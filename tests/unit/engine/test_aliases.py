@@ -79,6 +79,19 @@ def through_dropout(x: torch.Tensor) -> Any:
     return y, x * 3
 
 
+def through_dropout_of_nothing(x: torch.Tensor) -> Any:
+    y = torch.nn.functional.dropout(x[6:], 0.5)
+    z = torch.nn.functional.dropout(x, 0.0)
+    z.mul_(2).add_(1)
+    return y, z, x * 3
+
+
+def views_written_through_a_mask(x: torch.Tensor) -> Any:
+    v = x[:, ::2].permute(1, 0)
+    v[v > 0] = 2
+    return v, x * 3
+
+
 def diagonal_of_written(x: torch.Tensor) -> Any:
     x.mul_(2).add_(1)
     return x.diagonal(), x.as_strided((2, 2), (1, 8))
@@ -109,7 +122,7 @@ def views_that_change_nothing(x: torch.Tensor) -> Any:
     [
         view_of_written, written_through_a_view, written_in_part, written_itself, views_of_a_result,
         views_of_something_hidden, halves, views_of_an_argument, nothing_to_copy, a_result_twice, swapped,
-        of_its_own_type, through_dropout, diagonal_of_written, written_through_a_diagonal,
+        of_its_own_type, through_dropout, through_dropout_of_nothing, views_written_through_a_mask, diagonal_of_written, written_through_a_diagonal,
         views_that_change_nothing,
     ],
 )  # fmt: skip

@@ -34,6 +34,12 @@ def in_part(x: torch.Tensor, y: torch.Tensor) -> Any:
     return v, v + 1, v[1:]
 
 
+def copied_through_a_view(x: torch.Tensor, y: torch.Tensor) -> Any:
+    v = x[:, 0, :3] > 0
+    v.mT.copy_(y[0, 0, :3] > 0)
+    return v, v.logical_not()
+
+
 @pytest.mark.parametrize(
     "fn",
     [
@@ -41,7 +47,7 @@ def in_part(x: torch.Tensor, y: torch.Tensor) -> Any:
         lambda x, y: (x.copysign(y) + 1, torch.xlogy(x, y) * 2, torch.logical_and(x, y)),
         lambda x, y: (F.logsigmoid(x), F.logsigmoid(x) + 1, (0.5**x) * 2),
         lambda x, y: (torch.logaddexp(x, x[:1].expand(x.shape)), torch.logical_or(x[:1].expand(x.shape), x)),
-        in_place, in_place_through_a_view, in_part,
+        in_place, in_place_through_a_view, in_part, copied_through_a_view,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("policy", ["tile", "elementwise"])
