@@ -8,7 +8,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test property conformance check format bench clean
+.PHONY: help setup run test property conformance mutation check format bench clean
 
 help:
 	@echo "make run [SCENARIO=...]  set up, then capture, plan, build, verify and measure a built-in scenario"

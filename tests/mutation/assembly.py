@@ -28,9 +28,7 @@ def faults(text: str) -> Iterator[TextFault]:
     for what, bits in (("accumulated in bfloat16", True), ("accumulated in float32", False)):
         if _SUM.search(text) and "fptrunc" in text:
             yield what, "every sum", lambda t, bits=bits: _SUM.sub(lambda m: _narrowed(m, bits), t)
-    yield from _each(
-        text, _BOUND, "index never checked", lambda m: m[0].replace("uge", "ult").replace("ult", "ugt", 1)
-    )
+    yield from _each(text, _BOUND, "index checked one too far", lambda m: m[0].replace("uge", "ugt"))
 
 
 def _each(

@@ -119,7 +119,8 @@ def same_bits(subject: Subject, mutation: Mutation, *, seeds: Sequence[int] = (1
             for run in runs:
                 run.settle()
                 outcomes.append(run.fused(seed))
-            if outcomes[0].error is None and not _same(*outcomes):
+            raised = [type(o.error) for o in outcomes]
+            if raised[0] is not raised[1] or (outcomes[0].error is None and not _same(*outcomes)):
                 return False
     return True
 
