@@ -68,4 +68,4 @@ def is_kind(t: Any, expected: Kind | None) -> bool:
     if expected is None or not isinstance(t, torch.Tensor):
         return False
     shape, dtype, strides = expected
-    return t.shape == shape and t.dtype is dtype and t.stride() == strides
+    return t.shape == shape and t.dtype is dtype and t.stride() == strides and not t.is_neg()

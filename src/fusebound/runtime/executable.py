@@ -189,7 +189,8 @@ class Executable:
         repeated = any(n != 1 and s == 0 for n, s in zip(value.shape, value.strides, strict=True))
         if repeated or any(m.target == input.value for m in self.captured.graph.mutations):
             raise UsageError(
-                f"{input.target} has strides {t.stride()}; the plan was built for {value.strides} and"
+                f"{input.target} has strides {t.stride()}{' and is a negative view' if t.is_neg() else ''};"
+                f" the plan was built for {value.strides} and"
                 f" {'reads one element for many' if repeated else 'writes it'}",
                 hint="capture again with inputs of this layout, or use fusebound.compile", code="E123",
             )  # fmt: skip

@@ -53,7 +53,7 @@ def kernel_step(
             if env[i].shape != shape:
                 raise _another_size(graph, value, env[i])
         for i, strides in unsure:
-            if env[i].stride() != strides:
+            if env[i].stride() != strides or env[i].is_neg():
                 env[i] = restride(env[i], strides)
         tensors = [env[i] for i in reads]
         guards: list[Guarded] = []
@@ -171,7 +171,10 @@ def _allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:
 
 
 def same_layout(t: torch.Tensor, strides: Sequence[object]) -> bool:
-    """Whether a tensor's elements lie as `strides` say (the stride of an axis of one element is immaterial)."""
+    """Whether a tensor's elements lie in memory as `strides` say (the stride of an axis of one element is immaterial),
+    and not with a sign that is still to be changed (`z.conj().imag`)."""
+    if t.is_neg():
+        return False
     if t.numel() == 0:
         return True
     return all(n == 1 or a == b for n, a, b in zip(t.shape, t.stride(), strides, strict=True))

@@ -13,10 +13,13 @@ import torch
 
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
+from fusebound.errors import UsageError
 from fusebound.measure.bench import bench
 from fusebound.plan.greedy import plan
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
+
+NEG_VIEW: Any = torch.ops.aten._neg_view
 
 
 def built(fn: Callable[..., Any], *args: Any, threads: int = 0) -> Executable:
@@ -152,6 +155,32 @@ def test_inputs_of_another_layout_are_copied() -> None:
     exe = built(f, torch.randn(9, 33))
     x = torch.randn(33, 9).t()
     torch.testing.assert_close(exe(x), f(x))
+
+
+def test_lazily_negated_tensors_are_read_with_their_sign() -> None:
+    """`z.conj().imag` is memory with a mark that its sign is still to be changed: kernels read memory."""
+    z = torch.randn(5, 33, dtype=torch.complex64)
+    x = z.conj().imag
+    assert x.is_neg()
+
+    def inside(z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return z.conj().imag * 2 + 1, z.mH.imag.sum(0) * 2, NEG_VIEW(z.real).reshape(-1) * 2 + 1
+
+    torch.testing.assert_close(built(inside, z)(z), inside(z))
+
+    def update(z: torch.Tensor) -> torch.Tensor:
+        return z.conj().imag.mul_(2) + 1
+
+    exe, given, eager = built(update, z.clone()), z.clone(), z.clone()
+    torch.testing.assert_close(exe(given), update(eager))
+    torch.testing.assert_close(given, eager)
+
+    def outside(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + 1
+
+    torch.testing.assert_close(built(outside, z.imag)(x), outside(x))
+    with pytest.raises(UsageError, match="negative view"):
+        built(lambda x: x.mul_(2) + 1, z.imag.clone())(NEG_VIEW(z.imag.clone()))
 
 
 def test_a_profile_names_every_group() -> None:
