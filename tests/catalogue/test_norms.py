@@ -104,3 +104,15 @@ def test_statistics_that_a_batch_norm_returns() -> None:
         return tuple(t * 2 for t in torch.native_batch_norm(x, None, None, m, v, False, 0.1, 1e-5))
 
     check(f, rand(2, 5, 3), rand(5), rand(5).abs() + 0.1, refused="F610", kernels=0)
+
+
+@pytest.mark.parametrize("row", [37, 192, 768, 3072])
+def test_rows_of_equal_values_are_centred_to_nothing(row: int) -> None:
+    """The mean of equal values is that value, which a rounded sum, divided, need not be."""
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (row,)) * 2
+
+    x = (rand(64, 1) * 1000).expand(64, row).contiguous()
+    assert not norm(x).any()
+    assert not check(norm, x)(x).any()

@@ -171,7 +171,9 @@ def _space(
         raise Unresolved(
             "F504", f"{p.label(n)} reduces everything to one value, which needs the whole grid", n.id
         )
-    width = max(p.g.values[n.out].type.itemsize for n in order)
+    made = [p.g.values[n.out] for n in order]
+    largest = max(v.numel for v in made)
+    width = max(v.type.itemsize for v in made if v.numel == largest)
     cuts = _cuts(p)
     segments = prod(len(c) + 1 for c in cuts.values())
     if segments > MAX_SEGMENTS:

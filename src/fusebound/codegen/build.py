@@ -81,6 +81,13 @@ class Kernel:
         return resources(self.asm, self.compiled.object)
 
 
+def _wide(g: Graph, nodes: Collection[str]) -> bool:
+    """Whether vectors hold 64-bit elements. A float64 number a row (the sum that a mean divides) does not count."""
+    values = [g.values[v] for n in nodes for v in g.node[n].outputs]
+    largest = max(v.numel for v in values)
+    return any(v.dtype in WIDE and (v.dtype != "float64" or v.numel == largest) for v in values)
+
+
 def compile_group(
     g: Graph, nodes: Collection[str], target: Target, *, name: str, numerics: str = "accurate",
     cache_dir: Path | None = None,
@@ -96,8 +103,7 @@ def compile_group(
     if isinstance(space, Refusal):
         raise BuildError(f"no kernel for {name}: {space.message}", code="E401")
     bits = jit.vector_bits()
-    wide = any(g.values[v].dtype in WIDE for n in nodes for v in g.node[n].outputs)
-    lanes = max(bits // (64 if wide else 32), 1)
+    lanes = max(bits // (64 if _wide(g, nodes) else 32), 1)
     traffic = sum(g.values[v].nbytes for v in (*space.inputs, *space.outputs))
     # A row kernel has its lines in cache when it stores them: measured equal reused, a fifth slower on fresh memory.
     stream = not space.reduced and traffic > target.l3_bytes and jit.has_streaming_stores()

@@ -104,7 +104,8 @@ def primitive(graph: Graph, node: Node, xs: list[torch.Tensor]) -> torch.Tensor:
             flat = torch.index_select(xs[0], a["dim"], xs[1].reshape(-1))
             return flat.reshape(shape)
         case _ if OPS[node.op].cls == "reduce":
-            return _reduce(node.op, xs[0], a["axes"])
+            x = xs[0].to(dtype) if node.op in ("sum", "prod") else xs[0]
+            return _reduce(node.op, x, a["axes"])
         case _:
             fn = _RENAMED.get(node.op) or getattr(torch, node.op)
             return fn(*xs)

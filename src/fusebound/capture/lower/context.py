@@ -210,14 +210,17 @@ class Ctx:
 
     # -- reductions
 
-    def reduce(self, op: str, x: T, dims: Sequence[int], *, keep: bool = False) -> T:
-        """Reduce over `dims` (non-negative); a 0-d tensor counts as one element."""
+    def reduce(
+        self, op: str, x: T, dims: Sequence[int], *, keep: bool = False, dtype: torch.dtype | None = None
+    ) -> T:
+        """Reduce over `dims` (non-negative); a 0-d tensor counts as one element. A sum may end in a wider type."""
         if x.rank == 0:
             x, kept = self.reshape(x, (1,)), ()
             dims = (0,)
         else:
             kept = tuple(1 if i in dims else n for i, n in enumerate(x.shape))
-        out = T(self.builder.emit(op, x.id, axes=tuple(sorted(dims))), self)
+        name = "" if dtype is None else dtype_name(dtype)
+        out = T(self.builder.emit(op, x.id, axes=tuple(sorted(dims)), dtype=name), self)
         return self.reshape(out, kept) if keep else out
 
     def mean(self, x: T, dims: Sequence[int], *, keep: bool = False) -> T:

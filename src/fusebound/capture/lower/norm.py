@@ -11,8 +11,13 @@ from fusebound.capture.lower.context import Ctx, T, Unlowered, axis, lowering
 
 
 def moments(c: Ctx, w: T, dims: Sequence[int]) -> tuple[T, T, T]:
-    """Centred values, mean and biased variance (axes kept)."""
-    mean = c.mean(w, dims, keep=True)
+    """Centred values, mean and biased variance (axes kept).
+
+    The sum stays in float64 until it is divided: eager's running mean of equal values is that value.
+    """
+    n = prod(w.shape[d] for d in dims)
+    total = c.reduce("sum", w, dims, keep=True, dtype=torch.float64)
+    mean = c.cast(total / float(n), w.dtype)
     centred = w - mean
     return centred, mean, c.mean(centred * centred, dims, keep=True)
 
