@@ -62,8 +62,8 @@ class _Draft:
     def input(self, shape: tuple[int, ...], dtype: str, below: int = 0) -> str:
         """A new input: small integers, or indices `below` a limit, under random strides."""
         seed = self.random.randrange(1 << 30)
-        t = _contents(shape, dtype, seed, below, self.special)
-        t = _strided(self.random, t)
+        t = contents(shape, dtype, seed, below, self.special)
+        t = strided(self.random, t)
         name = f"x{len(self.inputs)}"
         self.builder.input(name, shape, dtype, t.stride())
         self.inputs[name] = t
@@ -320,7 +320,7 @@ OPERANDS: dict[Callable[..., str], Callable[[_Draft, str], tuple[str | int, ...]
 # tensors
 
 
-def _contents(shape: tuple[int, ...], dtype: str, seed: int, below: int, special: bool) -> torch.Tensor:
+def contents(shape: tuple[int, ...], dtype: str, seed: int, below: int, special: bool) -> torch.Tensor:
     g = torch.Generator().manual_seed(seed)
     kind = getattr(torch, dtype)
     if below:
@@ -334,8 +334,8 @@ def _contents(shape: tuple[int, ...], dtype: str, seed: int, below: int, special
     return t
 
 
-def _strided(r: Random, t: torch.Tensor) -> torch.Tensor:
-    """The same values: in order, transposed, every other element, a window, or one row expanded."""
+def strided(r: Random, t: torch.Tensor) -> torch.Tensor:
+    """The same values: in order, transposed, every other element, a window; or a row expanded, windows that meet."""
     how = r.random()
     if how < 0.5 or t.dim() == 0:
         return t
@@ -348,7 +348,10 @@ def _strided(r: Random, t: torch.Tensor) -> torch.Tensor:
         room = torch.zeros([n + 3 for n in t.shape], dtype=t.dtype)
         return room[tuple(slice(2, 2 + n) for n in t.shape)].copy_(t)
     dim = r.randrange(t.dim())
-    return t.narrow(dim, 0, 1).clone().expand(t.shape)
+    if how < 0.98 or not t.numel():
+        return t[(slice(None),) * dim + (slice(1),)].clone().expand(t.shape)
+    strides = [r.choice((0, 1, 1, 2)) for _ in t.shape]
+    return t.reshape(-1).repeat(2 * t.dim()).as_strided(t.shape, strides)
 
 
 def _permuted_strides(r: Random, shape: tuple[int, ...]) -> tuple[int, ...]:

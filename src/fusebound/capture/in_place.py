@@ -52,7 +52,7 @@ def _is_switched_off(node: torch.fx.Node) -> bool:
     if target_name(node.target) not in IDENTITY_AT_INFERENCE:
         return False
     val = node.meta.get("val")
-    return node.args[1] == 0 or node.args[2:] == (False,) or (_is_static(val) and not val.numel())
+    return node.args[1] in (0, 0.0) or node.args[2:] == (False,) or (_is_static(val) and val.numel() == 0)
 
 
 def _is_operand(node: torch.fx.Node) -> bool:

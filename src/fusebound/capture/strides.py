@@ -71,8 +71,9 @@ def _eager(node: torch.fx.Node, written: torch.fx.Node | None) -> Sequence[int] 
 def _is_write(node: torch.fx.Node, written: torch.fx.Node) -> bool:
     """Whether a node is the functional form of an operator in place, and not one of the views made again after it."""
     a, b = node.target, written.target
-    operators = isinstance(a, torch._ops.OpOverload) and isinstance(b, torch._ops.OpOverload)
-    return operators and b._schema.is_mutable and a._opname == b._opname.removesuffix("_")
+    if not isinstance(a, torch._ops.OpOverload) or not isinstance(b, torch._ops.OpOverload):
+        return False
+    return b._schema.is_mutable and a._opname == b._opname.removesuffix("_")
 
 
 def _is_dense(t: torch.Tensor) -> bool:

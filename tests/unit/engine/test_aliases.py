@@ -122,7 +122,8 @@ def views_that_change_nothing(x: torch.Tensor) -> Any:
     [
         view_of_written, written_through_a_view, written_in_part, written_itself, views_of_a_result,
         views_of_something_hidden, halves, views_of_an_argument, nothing_to_copy, a_result_twice, swapped,
-        of_its_own_type, through_dropout, through_dropout_of_nothing, views_written_through_a_mask, diagonal_of_written, written_through_a_diagonal,
+        of_its_own_type, through_dropout, through_dropout_of_nothing, views_written_through_a_mask,
+        diagonal_of_written, written_through_a_diagonal,
         views_that_change_nothing,
     ],
 )  # fmt: skip
