@@ -69,6 +69,8 @@ def write_bytes(path: Path, data: bytes, mode: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
-    except BaseException:
+    except BaseException as e:
         temporary.unlink(missing_ok=True)
+        if isinstance(e, OSError):
+            e.filename = str(path)  # a full disk names no file, and nobody knows the temporary one
         raise

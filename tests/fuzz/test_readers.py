@@ -28,7 +28,7 @@ import fusebound as fb
 from fusebound.api.origin import recall
 from fusebound.api.records import from_json
 from fusebound.engine.build import build
-from fusebound.errors import BuildError, CaptureError, FormatError, FuseboundError, UsageError
+from fusebound.errors import BuildError, CaptureError, FormatError, FuseboundError, GraphError, UsageError
 from fusebound.files import read_text
 from fusebound.gates.rules import read_rules
 from fusebound.plan.plan import Plan
@@ -186,6 +186,42 @@ def test_the_files_are_whole_before(name: str, tmp_path: Path) -> None:
         else:
             path.write_text(samples.toml(source) if name == "rules.toml" else json.dumps(source))
         assert outcome(name, path) == "read"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "what"),
+    [
+        ("aten.mul_.Tensor", "aten.save.default", "E113", "may be run"),
+        ("higher_order.cond", "higher_order.nope", "E113", "may be run"),
+        ("f32[3, 4]", "f32[3, 40000000000000]", "E110", "larger than memory"),
+        ("f32[3, 4]", "f32[3, 4] strides [-4, 1]", "E110", "negative size or stride"),
+    ],
+)
+def test_lies_of_a_graph(tmp_path: Path, old: str, new: str, code: str, what: str) -> None:
+    """What gates and kernels rely on is not believed because a file says it."""
+    source = samples.graph_files()[1]
+    lines = [line.replace(old, new) for line in source["text"]]
+    assert lines != source["text"]
+    (tmp_path / "g.json").write_text(json.dumps(source | {"text": lines}))
+    with pytest.raises(FuseboundError, match=what) as e:
+        fb.load(tmp_path / "g.json")
+    assert str(tmp_path / "g.json") in e.value.where and e.value.code == code
+
+
+def test_an_operator_that_gives_another_shape_than_the_graph_says(tmp_path: Path) -> None:
+    """A kernel that read 3 million elements of a matrix of nine would end the process."""
+    text = [
+        'fusebound.graph 1 "lie"',
+        '%x = input user "x" : f32[3, 3]',
+        "mm: aten.mm.default(%x, %x) -> %mm contract",
+        "  %mm = aten.mm.default(%x, %x) : f32[1000, 3000]",
+        "exp: aten.exp.default(%mm) -> %exp pointwise",
+        "  %exp = exp(%mm) : f32[1000, 3000]",
+        "return %exp",
+    ]
+    (tmp_path / "g.json").write_text(json.dumps({"format": "fusebound.graph/1", "text": text}))
+    with pytest.raises(GraphError, match=r"mm gives float32\[3, 3\], the graph says float32\[1000, 3000\]"):
+        fb.load(tmp_path / "g.json")
 
 
 def test_a_region_that_asks_for_more_than_memory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -79,11 +80,12 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     write_text(path, "old")
 
     def full(_: int) -> None:
-        raise OSError("no space")
+        raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match="no space") as e:
         write_text(path, "new")
+    assert e.value.filename == str(path)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusebound.api.origin import recall, remember
-from fusebound.errors import GraphError
+from fusebound.errors import FormatError, GraphError
 from fusebound.ir.graph import Graph
 from fusebound.plan.plan import Plan
 from fusebound.settings import check_names, current
@@ -45,7 +45,7 @@ def load(path: str | Path, *, trust: bool = False) -> Graph:
     model = from_file(Path(path), trust=trust)
     try:
         return remember(capture_model(model))
-    except GraphError as e:
+    except (FormatError, GraphError) as e:
         raise e.within(str(path)) from None
 
 

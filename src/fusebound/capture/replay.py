@@ -52,6 +52,10 @@ def resolve(target: str) -> Callable[..., Any]:
         return getattr(torch, rest)
     if namespace == "math" and rest in _MATH:
         return getattr(math, rest)
+    if namespace == "higher_order":
+        found = getattr(torch.ops.higher_order, rest, None)
+        if isinstance(found, torch._ops.HigherOrderOperator):
+            return found
     packet, _, overload = rest.partition(".")
     if namespace in _NAMESPACES and packet not in _DENIED and overload:
         found = getattr(getattr(torch.ops, namespace), packet, None)
@@ -91,11 +95,7 @@ def prepare(op: UserOp, modules: Mapping[str, Callable[..., Any]] | None = None)
     `modules` holds the submodules that control flow calls, by name.
     """
     target, kept = split_target(op.target)
-    fn = (
-        torch.ops.higher_order.__getattr__(target[13:])
-        if target.startswith("higher_order.")
-        else resolve(target)
-    )
+    fn = resolve(target)
     ids = inputs_of(op)
     as_tuple = target.startswith("higher_order.")
     position = {id: i for i, id in enumerate(ids)}

@@ -10,10 +10,10 @@ from torch.utils._pytree import tree_structure
 
 from fusebound.capture.captured import seed_holder
 from fusebound.capture.encode import torch_dtype
-from fusebound.capture.replay import inputs_of, prepare
+from fusebound.capture.replay import inputs_of, prepare, resolve
 from fusebound.capture.torch import Captured, trace
 from fusebound.errors import FuseboundError, GraphError
-from fusebound.ir.control import control
+from fusebound.ir.control import control, everywhere
 from fusebound.ir.graph import Dim, Graph, Ref, UserOp, Value, hint
 from fusebound.target.machine import require_memory
 
@@ -27,6 +27,8 @@ def captured_from_graph(graph: Graph) -> Captured:
     """
     fn = replayed(graph)
     checked = replayed(graph, expect=True)
+    for u in (u for _, g in everywhere(graph) for u in g.user_ops if u.written.startswith("aten.")):
+        resolve(u.written)  # gates ask for its schema
     args = tuple(example(graph.values[i.value]) for i in graph.given)
     try:
         program = trace(checked, args)
