@@ -62,10 +62,12 @@ def verify_built(
 ) -> VerifyResult:
     """Check an executable against eager and the float64 oracle, by the rules of its plan.
 
-    No further set of values is begun after `budget_s` seconds.
+    No further set of values is begun after `budget_s` seconds. Raises UsageError (E120, E123) for arguments that the
+    executable was not built for.
     """
     from fusebound.verify.check import verify
 
+    exe.require(captured.bind(args, dict(kwargs)))
     return verify(
         exe,
         cast("Capture", captured),

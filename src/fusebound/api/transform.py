@@ -46,7 +46,9 @@ def compile(
     from fusebound.settings import check_names, current
     from fusebound.target import get
 
-    if check is not None and not 0 < check <= 1:
+    if not callable(fn):
+        raise UsageError(f"{fn!r:.60} is not callable", where="fn", hint="a function or an nn.Module")
+    if check is not None and not (isinstance(check, (int, float)) and 0 < check <= 1):
         raise UsageError(
             f"check={check!r} is no share of the calls", where="check", hint="above 0, at most 1"
         )

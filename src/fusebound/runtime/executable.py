@@ -169,6 +169,11 @@ class Executable:
                 ]
             )
 
+    def require(self, inputs: Sequence[Any]) -> None:
+        """Raise UsageError (E120, E123) for inputs that the kernels were not compiled for."""
+        for i, t in zip(self.captured.graph.inputs, inputs, strict=True):
+            self._fit(i, t)
+
     def _fit(self, input: Input, t: Any) -> Any:
         """An input as the kernels were compiled for it."""
         value = self.captured.graph.values[input.value]

@@ -183,3 +183,16 @@ def test_a_difference_is_read_as_text(graph: fb.Graph, plan: fb.Plan) -> None:
     other = fb.plan(graph, hardware="cpu-avx512", policy="none")
     assert "- group mul + softmax + mul_1" in str(plan.diff(other)).splitlines()
     assert str(plan.diff(plan)) == "the plans are the same"
+
+
+def test_arguments_that_were_not_built_for_are_refused_before_anything_is_verified() -> None:
+    x, w = torch.ones(8, 4), torch.ones(4)
+    exe = fb.build(fb.plan(fb.capture(scaled_softmax, x, w), hardware="cpu-avx512", expected_calls=MANY))
+    with pytest.raises(UsageError, match="E123"):
+        fb.verify(exe, x[:5], w)
+
+
+@pytest.mark.parametrize(("fn", "check"), [(3, None), (torch.relu, "x"), (torch.relu, 0), (torch.relu, 2)])
+def test_what_cannot_be_compiled_is_said_at_once(fn: object, check: object) -> None:
+    with pytest.raises(UsageError, match="E100"):
+        fb.compile(fn, check=check)  # type: ignore[arg-type]
