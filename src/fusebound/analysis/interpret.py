@@ -6,6 +6,7 @@ each semantics stores, so that overflow, subnormals and bfloat16 come out right 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from math import erf, erfc
 from typing import Any, Literal
@@ -111,7 +112,8 @@ def _reduce(g: Graph, n: Node, x: Array, mode: Mode) -> Array:
         return np.zeros([d for a, d in enumerate(x.shape) if a not in axes], x.dtype)
     if n.op in ("argmax", "argmin"):
         moved = np.moveaxis(x, axes, range(-len(axes), 0))
-        flat = moved.reshape(*moved.shape[: moved.ndim - len(axes)], -1)
+        kept = moved.ndim - len(axes)
+        flat = moved.reshape(*moved.shape[:kept], math.prod(moved.shape[kept:]))
         return (np.argmax if n.op == "argmax" else np.argmin)(flat, axis=-1)
     if n.op in ("amax", "amin"):
         return (extrema.amax if n.op == "amax" else extrema.amin)(x, axes)

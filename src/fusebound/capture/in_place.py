@@ -21,10 +21,14 @@ def drop_identities(program: ExportedProgram) -> None:
     """Drop every operator that returns its very operand though its schema promises a new tensor.
 
     `x.type_as(x)` and a dropout that is switched off do; functionalisation, which believes the schema, would lose
-    what is written to their results.
+    what is written to their results. An expansion that repeats nothing becomes a view: what is written through it
+    would come back as `x + (new - x)`, which rounds, and is NaN where x is infinite.
     """
     for node in list(_calls(program.graph)):
         operand = node.args[0] if node.args else None
+        if _repeats_nothing(node):
+            node.target, node.args = torch.ops.aten.view.default, (operand, [*node.meta["val"].shape])
+            node.kwargs = {}
         if _returns_alias(node) or not isinstance(operand, torch.fx.Node):
             continue
         if _is_switched_off(node) or _is_operand(node):
@@ -45,6 +49,14 @@ def _op(node: torch.fx.Node) -> torch._ops.OpOverload | None:
 def _returns_alias(node: torch.fx.Node) -> bool:
     op = _op(node)
     return op is not None and any(r.alias_info is not None for r in op._schema.returns)
+
+
+def _repeats_nothing(node: torch.fx.Node) -> bool:
+    """Whether it is an expansion to as many elements as there were."""
+    if node.target not in (torch.ops.aten.expand.default, torch.ops.aten.expand_as.default):
+        return False
+    a, b = node.meta.get("val"), node.all_input_nodes[0].meta.get("val")
+    return _is_static(a) and _is_static(b) and a.numel() == b.numel() > 0
 
 
 def _is_switched_off(node: torch.fx.Node) -> bool:

@@ -117,6 +117,18 @@ def views_that_change_nothing(x: torch.Tensor) -> Any:
     )
 
 
+def test_what_is_written_through_an_expansion_that_repeats_nothing() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        x.expand_as(x).neg_()
+        x.expand(1, 4).add_(0.1)
+        return x * 2, x.expand(4).abs()
+
+    compiled = compile(fn, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    x, y = (torch.tensor([0.0, float("inf"), 1e30, 3e-8]) for _ in range(2))
+    assert all(map(torch.equal, compiled(x), fn(y))) and torch.equal(x, y)
+    assert compiled.executable is not None
+
+
 @pytest.mark.parametrize(
     "fn",
     [
