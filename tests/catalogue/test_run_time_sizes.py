@@ -9,11 +9,12 @@ import pytest
 import torch
 from tests.catalogue.harness import PLANNED_FOR, call, compare, rand
 
+from fusebound.capture import saved
 from fusebound.capture.saved import captured_from_graph
 from fusebound.capture.torch import Captured, capture
 from fusebound.engine.build import build
 from fusebound.engine.compile import Options, compile
-from fusebound.errors import CaptureError, UsageError
+from fusebound.errors import CaptureError, GraphError, UsageError
 from fusebound.ir.text import parse_graph
 from fusebound.plan.greedy import plan
 from fusebound.runtime.executable import Executable
@@ -186,7 +187,14 @@ return %neg
 """
 
 
-def test_a_kernel_never_reads_beyond_what_an_operator_gave() -> None:
+def test_a_graph_that_believes_a_size_is_refused() -> None:
+    with pytest.raises(GraphError, match=r"slice gives float32\[1, 8\], the graph says float32\[5, 8\]"):
+        captured_from_graph(parse_graph(BELIEVED))
+
+
+def test_a_kernel_never_reads_beyond_what_an_operator_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second line of defence, at run time, where the first were open."""
+    monkeypatch.setattr(saved, "_expect", lambda *_: None)
     captured, target = captured_from_graph(parse_graph(BELIEVED)), get(PLANNED_FOR)
     exe = build(plan(captured.graph, target=target, expected_calls=10**9), captured, target=target)
     assert len(exe.kernels) == 1

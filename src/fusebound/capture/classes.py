@@ -69,8 +69,8 @@ multinomial native_dropout normal normal_functional poisson rand rand_like randi
 randn_like randperm random rrelu rrelu_with_noise rrelu_with_noise_functional uniform
 """)
 SIZE = words("""
-_local_scalar_dense _unique2 item masked_select nonzero sym_numel sym_size sym_storage_offset sym_stride
-unique unique_consecutive unique_dim
+_local_scalar_dense _unique2 item masked_select nonzero sym_is_contiguous sym_numel sym_size
+sym_storage_offset sym_stride unique unique_consecutive unique_dim
 """)
 OPAQUE = words("""
 argsort bucketize empty empty_like empty_strided kthvalue median mode msort nanmedian new_empty new_empty_strided
