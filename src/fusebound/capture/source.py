@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import os
 import re
 import sys
 import sysconfig
@@ -21,13 +22,17 @@ from fusebound.ir.graph import Source
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in .*)?$')
 _TORCH = str(Path(torch.__file__).parent)
 _HERE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
+_SCENARIOS = _PACKAGE + "scenarios" + os.sep
 _GENERATED = "<eval_with_key>"
 _INSTALLED = tuple({sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def is_user_file(file: str) -> bool:
-    """Neither the framework's code nor this package's capture."""
-    return not file.startswith((_TORCH, _HERE, _GENERATED, "<frozen", "<string>"))
+    """Neither the framework's code nor this package's own, whose scenarios are programs like a user's."""
+    if file.startswith(_PACKAGE):
+        return file.startswith(_SCENARIOS)
+    return not file.startswith((_TORCH, _GENERATED, "<frozen", "<string>"))
 
 
 def is_own_file(file: str) -> bool:

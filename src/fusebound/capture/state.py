@@ -23,6 +23,7 @@ import torch
 
 from fusebound.capture.places import MISSING, PLAIN, Access, Place, attribute, entry, itself, place
 from fusebound.capture.source import is_own_file
+from fusebound.capture.wrap import unwrapped
 from fusebound.ir.graph import Source
 
 _MANY = 20_000
@@ -109,6 +110,7 @@ class Watch:
     # -- the walk
 
     def _visit(self, name: str, x: Any) -> None:
+        x = unwrapped(x)
         if isinstance(x, PLAIN) or id(x) in self._seen:
             return
         self._seen.add(id(x))

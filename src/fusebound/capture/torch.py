@@ -22,7 +22,7 @@ from fusebound.capture.overlap import overlapping_mutation, separated
 from fusebound.capture.source import full_stacks
 from fusebound.capture.traps import watched
 from fusebound.capture.types import check_types
-from fusebound.capture.wrap import check_arguments, wrap
+from fusebound.capture.wrap import check_arguments, unwrapped, wrap
 from fusebound.ir.graph import Graph, Source
 
 # Tracing patches process-wide state of the framework.
@@ -41,7 +41,7 @@ def capture(
     Raises CaptureError, naming the user's line, for a function that cannot be captured truthfully, and UsageError
     (E120) for arguments that it does not take.
     """
-    kwargs = dict(kwargs or {})
+    fn, kwargs = unwrapped(fn), dict(kwargs or {})
     check_arguments(fn, args, kwargs)
     module = fn if isinstance(fn, torch.nn.Module) else wrap(fn)
     state = [*module.parameters(), *module.buffers()]

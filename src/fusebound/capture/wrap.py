@@ -56,6 +56,13 @@ def check_arguments(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
         raise UsageError(what, where=where, code="E120") from None
 
 
+def unwrapped(fn: Any) -> Any:
+    """The user's function behind one that this package has compiled; anything else as it is."""
+    while type(fn).__module__.startswith("fusebound.") and hasattr(fn, "__wrapped__"):
+        fn = fn.__wrapped__
+    return fn
+
+
 def _variadic(fn: Callable[..., Any]) -> Callable[..., Any]:
     """A Python function around a builtin, whose signature the tracer cannot read."""
 
@@ -79,6 +86,7 @@ def reached(fn: Callable[..., Any]) -> dict[str, torch.nn.Module]:
 
 
 def _reach(fn: Any, found: dict[str, torch.nn.Module], seen: set[int]) -> None:
+    fn = unwrapped(fn)
     if id(fn) in seen:
         return
     seen.add(id(fn))
@@ -88,7 +96,8 @@ def _reach(fn: Any, found: dict[str, torch.nn.Module], seen: set[int]) -> None:
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         _add("self", owner, found)
-    for name, value in _named(inspect.unwrap(getattr(fn, "__func__", fn))):
+    for name, held in _named(inspect.unwrap(getattr(fn, "__func__", fn))):
+        value = unwrapped(held)
         if isinstance(value, torch.nn.Module):
             _add(name, value, found)
         elif isinstance(value, types.FunctionType | types.MethodType | functools.partial):

@@ -17,6 +17,7 @@ from fusebound import settings
 from fusebound.analysis.tau import Tau
 from fusebound.capture.overlap import separated
 from fusebound.capture.torch import Captured, capture
+from fusebound.capture.wrap import unwrapped
 from fusebound.engine import guards
 from fusebound.engine.build import build
 from fusebound.engine.contest import loses
@@ -82,7 +83,7 @@ class CompiledFunction:
     """What `fb.compile` returns. `plan`, `executable` and `reason` are those of the latest call."""
 
     def __init__(self, fn: Callable[..., Any], options: Options) -> None:
-        self.fn = fn
+        self.fn = fn = unwrapped(fn)
         self.options = options
         self._table: dict[guards.Key, Specialization] = {}
         self._lock = threading.RLock()
@@ -94,6 +95,8 @@ class CompiledFunction:
         functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # it becomes a part of what is traced around it
+            return self.fn(*args, **kwargs)
         if not kwargs:
             for route, spec in self._routes:
                 if route.admits(args):

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from fusebound.engine.compile import CompiledFunction, Options
 from fusebound.engine.drift import Drift, Kept, Twin
 
@@ -28,6 +30,8 @@ class SampledFunction(CompiledFunction):
         self._warned = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self.fn(*args, **kwargs)
         self._calls += 1
         if self._calls % self._every:
             return super().__call__(*args, **kwargs)

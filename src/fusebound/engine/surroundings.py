@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fusebound.capture.wrap import reached
+from fusebound.capture.wrap import reached, unwrapped
 from fusebound.engine.keys import Key, constant_key, tensor_key
 
 MANY = 1 << 16
@@ -124,6 +124,7 @@ class _Walk:
 
     def follow(self, x: Any, names: frozenset[str]) -> None:
         """Watch the places that a value leads to."""
+        x = unwrapped(x)
         if id(x) in self.seen or isinstance(x, torch.Tensor) or constant_key(x) is not None:
             return
         self.seen.add(id(x))
