@@ -171,7 +171,7 @@ def momentum(p: Tensor, g: Tensor, m: Tensor) -> None:
     p.sub_((g + m * 0.9) * 0.1)
 
 
-@case(*(x(seed=k) for k in range(6)), kernels=2, apart={("foreach_mul", "foreach_add"): "F501"})
+@case(*(x(seed=k) for k in range(6)), kernels=2)
 def adam_in_lists(p: Tensor, q: Tensor, g: Tensor, h: Tensor, m: Tensor, n: Tensor) -> None:
     FOREACH._foreach_mul_([m, n], 0.9)
     FOREACH._foreach_add_([m, n], [g, h], alpha=0.1)

@@ -11,7 +11,7 @@ import torch.fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputSpec
 
-from fusebound.capture import draws, strides
+from fusebound.capture import draws, lists, strides
 from fusebound.capture.checks import unlock
 from fusebound.capture.classes import boundary
 from fusebound.capture.encode import encode, value_of
@@ -78,6 +78,7 @@ class _Converter:
         self.constants: dict[torch.fx.Node, Any] = {}
         self.named: dict[torch.fx.Node, str] = {}
         self.modules = modules
+        lists.split(functional.graph)
         self.live = live(functional.graph)
         strides.settle(functional.graph, self.originals)
 

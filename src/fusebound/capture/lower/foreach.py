@@ -42,9 +42,9 @@ _register("pow", arithmetic.pow_tensor, "List")
 _register("sigmoid", pointwise.unary("sigmoid"), "default")
 _register("clone", move.clone, "default")
 _register("norm", reduce.norm_all, "Scalar")
-for _name in words(
-    "sqrt rsqrt neg abs exp log reciprocal expm1 log1p log2 log10 sin cos tan tanh erf erfc sign"
-):
+for _name in words("""
+sqrt rsqrt neg abs exp log reciprocal expm1 log1p log2 log10 sin cos tan asin acos atan sinh cosh tanh erf erfc sign
+"""):
     _register(_name, pointwise.unary(_name), "default")
 for _name in ("floor", "ceil", "round", "trunc"):
     _register(_name, pointwise.rounding(_name), "default")
