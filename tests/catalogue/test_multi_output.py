@@ -30,6 +30,17 @@ def test_a_row_and_its_statistics() -> None:
     check(moments, rand(6, 33))
 
 
+def test_two_rows_that_meet_in_a_sum_are_returned() -> None:
+    """Neither row is computed from the other: only the sum, which reads both, gives them one domain."""
+
+    def divergence(z: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        lp = torch.log_softmax(z, -1)
+        q = q * 0.9
+        return (q * lp).sum(-1), q, lp
+
+    check(divergence, rand(6, 33), rand(6, 33, seed=1))
+
+
 def test_the_same_value_twice() -> None:
     def twice(x: torch.Tensor) -> dict[str, torch.Tensor]:
         y = x.exp() + 1

@@ -58,9 +58,12 @@ class Placement:
         root = max(outputs, key=lambda v: (self.weight(v), self.g.position[self.g.producer[v].id]))
         self._visit(root, self._fresh_index("root", self.shape(root)), ())
         self._sweep(order)
-        for value in outputs:
-            if not self.sites.get(value):
-                self._reach(value, order)
+        while missing := [v for v in outputs if not self.sites.get(v)]:
+            if not any(self._reach(v, order) for v in missing):
+                n = self.g.producer[missing[0]]
+                raise Unresolved(
+                    "F501", f"{self.label(n)} runs over a domain that the rest of the group does not share", n.id
+                )  # fmt: skip
 
     def split(self, need: NeedSplit) -> None:
         """Factor an axis further, for the next attempt."""
@@ -199,9 +202,9 @@ class Placement:
             step *= self.sizes[v]
         return step == size
 
-    def _reach(self, value: str, order: list[Node]) -> None:
-        """Place a stored value that the others do not need, by following shared operands forwards."""
-        target = self.g.producer[value]
+    def _reach(self, value: str, order: list[Node]) -> bool:
+        """Place a stored value that the placed ones do not need, by following shared operands forwards; False where
+        they do not lead to it. One that is computed from it may be reached first, and then gives it a place."""
         for n in order:
             if self.sites.get(n.out):
                 continue
@@ -211,11 +214,9 @@ class Placement:
             if n.out == value:
                 self._visit(value, at, ())
                 self._sweep(order)
-                return
+                return True
             self.hints[n.out] = at
-        raise Unresolved(
-            "F501", f"{self.label(target)} runs over a domain that the rest of the group does not share", target.id
-        )  # fmt: skip
+        return False
 
     def _forward(self, n: Node) -> Index | None:
         """The position of a result whose operand lies, whole, at a known one."""

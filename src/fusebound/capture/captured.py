@@ -53,7 +53,10 @@ class Captured:
         flat, spec = self._flatten(args, kwargs or {})
         if spec != self.in_spec:
             what = "the arguments are structured differently from the captured ones"
-            raise UsageError(f"{what}: {_difference(self.in_spec, spec)}", code="E120")
+            raise UsageError(
+                f"{what}: {_difference(self.in_spec, spec)}", code="E120",
+                hint=f"call it as it was captured, with {_signature_of(self.in_spec)}, or capture it again",
+            )  # fmt: skip
         baked = iter(self.constants)
         given: dict[str, Any] = {}
         for id, value in zip(self.user_inputs, flat, strict=True):
@@ -116,6 +119,10 @@ def _parted(name: str, a: TreeSpec, b: TreeSpec) -> Iterator[tuple[str, TreeSpec
     keys = a.context if a.type is dict else range(a.num_children)
     for key, x, y in zip(keys, a.children(), b.children(), strict=True):
         yield from _parted(f"{name}[{key!r}]", x, y)
+
+
+def _signature_of(spec: TreeSpec | None) -> str:
+    return _signature(*spec.children()) if spec is not None else "no arguments"
 
 
 def _signature(args: TreeSpec, kwargs: TreeSpec) -> str:

@@ -7,26 +7,32 @@ from typing import Any
 import torch
 import torch.fx
 
+from fusebound.capture.encode import words
 from fusebound.capture.source import shown, source_of
 from fusebound.errors import CaptureError
 
+_SCANS = words("aten::cumsum_ aten::cumprod_ aten::cumsum.out aten::cumprod.out")
+"""Into given memory they compute in its type, which may have no kernel; otherwise in a type that always has one."""
+
 
 def check_types(module: torch.fx.GraphModule) -> None:
-    """Raise CaptureError for a pointwise operator whose CPU kernel raises on operands of these types.
+    """Raise CaptureError for a pointwise operator or a scan whose CPU kernel raises on operands of these types.
 
     Tracing knows the types of results but not all that kernels demand, so each operator is tried on single elements:
     ones, which none of them refuses for their value. Nothing that is fused would look again.
     """
     for part in module.modules():
         for call in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
-            if _is_pointwise(call.target):
+            if _is_tried(call.target):
                 _try(call)
 
 
-def _is_pointwise(target: Any) -> bool:
+def _is_tried(target: Any) -> bool:
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return False
-    return torch.Tag.pointwise in target.tags or target.name().startswith("aten::_foreach_")
+    if torch.Tag.pointwise in target.tags or target.name().startswith("aten::_foreach_"):
+        return True
+    return target.name() in _SCANS
 
 
 def _try(call: torch.fx.Node) -> None:

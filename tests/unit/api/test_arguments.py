@@ -51,6 +51,7 @@ def test_another_structure_is_described_in_words(args: Any, kwargs: Any, words: 
         exe(*args, **kwargs)
     assert e.value.code == "E120"
     assert words in str(e.value)
+    assert e.value.hint == "call it as it was captured, with 2 arguments by position, or capture it again"
 
 
 class Block(torch.nn.Module):

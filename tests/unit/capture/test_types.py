@@ -35,6 +35,9 @@ REFUSED: list[tuple[Callable[[Tensor], Any], Tensor]] = [
     (lambda a: a.floor() ^ a, MASK),
     (lambda a: a.relu() ^ a, MASK),
     (lambda a: a.addcmul(a, a) ^ a, MASK),
+    (lambda a: a.cumsum_(0) ^ a, MASK),
+    (lambda a: a.cumprod_(0) ^ a, MASK),
+    (lambda a: torch.cumsum(WHOLE, 0, out=a) ^ a, MASK),
 ]
 
 TAKEN: list[tuple[Callable[[Tensor], Any], Tensor]] = [
@@ -43,6 +46,8 @@ TAKEN: list[tuple[Callable[[Tensor], Any], Tensor]] = [
     (lambda a: a.mul_(REAL.double()) + 1, REAL.bfloat16()),
     (lambda a: a.eq_(3).neg_() * 2, WHOLE),
     (lambda a: torch.where(a.masked_fill(MASK, 3) > 2.5, a.sigmoid(), 1) * 2, WHOLE),
+    (lambda a: a.cumsum_(0) * 2 + 1, WHOLE),
+    (lambda a: (a.cumsum(0) + 1) * 2, MASK),
     (lambda a: (a.sign() ^ a) & ~a.clamp(0, 1).bool(), MASK),
 ]
 
