@@ -14,6 +14,7 @@ from fusebound.capture.lower import arithmetic as _arithmetic
 from fusebound.capture.lower import create as _create
 from fusebound.capture.lower import foreach as _foreach
 from fusebound.capture.lower import gather as _gather
+from fusebound.capture.lower import gradient as _gradient
 from fusebound.capture.lower import loss as _loss
 from fusebound.capture.lower import move as _move
 from fusebound.capture.lower import norm as _norm
@@ -26,8 +27,8 @@ from fusebound.capture.lower import statistic as _statistic
 from fusebound.capture.lower.context import LOWERINGS, Ctx, T, Unlowered, lowering
 
 FAMILIES = (
-    _activation, _arithmetic, _create, _foreach, _gather, _loss, _move, _norm, _pointwise, _random, _reduce, _shift,
-    _softmax, _statistic,
+    _activation, _arithmetic, _create, _foreach, _gather, _gradient, _loss, _move, _norm, _pointwise,
+    _random, _reduce, _shift, _softmax, _statistic,
 )  # fmt: skip
 """Importing a family registers its lowerings."""
 

@@ -1,0 +1,62 @@
+"""The backend that the entry point `torch_dynamo_backends` names."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import get_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils._python_dispatch import _disable_current_modes
+
+from fusebound.api import compile
+from fusebound.errors import UsageError
+
+_aten = torch.ops.aten
+VIEWS = get_decompositions([_aten.select_backward, _aten.slice_backward, _aten.unfold_backward])
+"""Gradients of views, as writes into zeros."""
+
+
+def fusebound(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """Compile a graph of TorchDynamo's, and its gradient's where one is recorded.
+
+    `options` are those of `fusebound.compile`. Each graph is captured, planned and built at its first call, for the
+    sizes of that call; further sizes get kernels of their own. Raises UsageError (E120) for a mode, and what
+    `fusebound.compile` raises for its options.
+    """
+    if mode not in (None, "default"):
+        raise UsageError(
+            f"fusebound has no mode {mode!r}", hint="pass options={'numerics': ...}", code="E120"
+        )
+    compiler = functools.partial(_compiled, options or {})
+    backend = aot_autograd(
+        fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler,
+        decompositions=VIEWS, partition_fn=min_cut_rematerialization_partition,
+    )  # fmt: skip
+    return backend(gm, example_inputs)
+
+
+def _compiled(
+    options: Mapping[str, Any], gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
+) -> Callable[[list[Any]], Any]:
+    """One functional graph of ATen operators as AOTAutograd wants it: it takes a list, and empties it, so that
+    arguments can be freed early."""
+    run = compile(gm, **options)
+
+    def boxed(args: list[Any]) -> Any:
+        given = tuple(args)
+        args.clear()
+        if torch._C._len_torch_dispatch_stack():
+            # AOTAutograd watches the first call of a forward graph for custom operators that alias their operands.
+            with _disable_current_modes():
+                return run(*given)
+        return run(*given)
+
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
