@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -12,7 +13,7 @@ from torch.export import ExportedProgram
 
 from fusebound.capture.classes import classify
 from fusebound.capture.fxnodes import IDENTITY_AT_INFERENCE, target_name
-from fusebound.capture.overlap import extent, folds, meet, storage_of
+from fusebound.capture.overlap import extent, folds, meet, overlapping_mutation, storage_of
 from fusebound.capture.source import shown, source_of
 from fusebound.errors import CaptureError
 
@@ -102,20 +103,38 @@ def _operands(call: torch.fx.Node) -> list[_Operand]:
 
 
 def check_in_place(graph: torch.fx.Graph) -> None:
-    """Raise E206 where an operator overwrites memory that it still reads, or that one of the views between it and the
-    tensor that owns the memory reaches twice; E202 where one changes the shape of an argument.
+    """Raise E204 where an operator writes to a tensor that is two inputs; E206 where it overwrites memory that it still
+    reads, or that one of the views between it and the tensor that owns the memory reaches twice; E202 where it changes
+    the shape of an argument.
 
     Eager judges dense operands only (`at::get_overlap_status`). For others it does not look, and elements that it
     has written already are read again: no graph says that either.
     """
+    tied = _tied_inputs(graph)
     for call in _calls(graph):
         operands = _operands(call)
         for target in operands:
             if target.written:
+                *_, base = _path(target.node)
+                if name := tied.get(_identity(base)):
+                    raise overlapping_mutation(name, source_of(call))
                 _check_target(call, target.node)
                 for other in operands:
                     if other is not target and _share(target.node, other.node):
                         _check_pair(call, target, other)
+
+
+def _tied_inputs(graph: torch.fx.Graph) -> dict[object, str]:
+    """Tensors that are several inputs, by what they are, with the name of the last: tied parameters (an argument that
+    is passed twice is traced apart, `overlap.separated`)."""
+    inputs = [(n.name, _identity(n)) for n in graph.find_nodes(op="placeholder")]
+    counts = Counter(identity for _, identity in inputs)
+    return {identity: name for name, identity in inputs if identity is not None and counts[identity] > 1}
+
+
+def _identity(node: torch.fx.Node) -> object:
+    val = node.meta.get("val")
+    return (storage_of(val), _place(val)) if _is_static(val) else None
 
 
 def _check_target(call: torch.fx.Node, target: torch.fx.Node) -> None:

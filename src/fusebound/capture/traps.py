@@ -29,6 +29,7 @@ from fusebound.capture.branches import refusal
 from fusebound.capture.overlap import storage_of
 from fusebound.capture.source import is_user_file, line_of, shown
 from fusebound.capture.state import Change, Watch
+from fusebound.capture.wrap import defined_at
 from fusebound.errors import CaptureError
 from fusebound.ir.graph import Source
 
@@ -149,7 +150,7 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
         known = _ours(e)
         if known is not None:
             raise known from e
-        raise (effect(found[0], lost) if found else explain(e)) from e
+        raise (effect(found[0], lost) if found else explain(e, fn)) from e
     else:
         found = seen or watch.mutated()
         lost = watch.undo()
@@ -224,9 +225,11 @@ def _ours(e: BaseException | None) -> CaptureError | None:
     return None
 
 
-def explain(e: Exception) -> CaptureError:
-    """The framework's error as one of ours, at the user's line."""
-    where = shown(line_of(e.__traceback__))
+def explain(e: Exception, fn: Any) -> CaptureError:
+    """The framework's error as one of ours, at the user's line; where none of the user's code was running, at the
+    function as a whole."""
+    line = line_of(e.__traceback__)
+    where = shown(line) if line.file else defined_at(fn)
     if isinstance(e, GuardOnDataDependentSymNode):
         return CaptureError(
             "Python decides by a value of a tensor: a graph has no branches",

@@ -51,9 +51,13 @@ def check_arguments(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     except TypeError as why:
         name = getattr(fn, "__name__", type(fn).__name__)
         what = f"{name}({', '.join(takes.parameters)}) cannot be called with these arguments: {why}"
-        code = getattr(inspect.unwrap(_called(fn)), "__code__", None)
-        where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
-        raise UsageError(what, where=where, code="E120") from None
+        raise UsageError(what, where=defined_at(fn), code="E120") from None
+
+
+def defined_at(fn: Callable[..., Any]) -> str:
+    """File and line where a function, or a module's `forward`, begins; empty for what has no Python code."""
+    code = getattr(inspect.unwrap(getattr(_called(fn), "__func__", _called(fn))), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def unwrapped(fn: Any) -> Any:

@@ -47,6 +47,38 @@ def test_mutated_closure_tensor_by_index() -> None:
     assert torch.equal(memory, torch.zeros(4))
 
 
+def test_a_tied_parameter_is_written() -> None:
+    class Tied(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.b.weight.mul_(0.5)
+            return self.b(self.a(x))
+
+    m = Tied()
+    before = m.a.weight.detach().clone()
+    assert "self.b.weight.mul_(0.5)" in refused("E204", m, torch.ones(2, 3)).where
+    assert torch.equal(m.a.weight, before)
+
+
+def test_without_a_line_of_the_users_the_function_is_named() -> None:
+    def reshaped(x: torch.Tensor) -> torch.Tensor:
+        return x.unsqueeze_(0)
+
+    def through_data(x: torch.Tensor) -> torch.Tensor:
+        x.data.mul_(2)
+        return x + 1
+
+    for fn in (reshaped, through_data):
+        line = fn.__code__.co_firstlineno
+        assert refused("E200", fn, torch.ones(2, 3)).where.endswith(f"test_traps.py:{line}")
+    averaged = torch.nn.BatchNorm2d(3, momentum=None)
+    assert "batchnorm.py:" in refused("E205", averaged, torch.ones(2, 3, 4, 4)).where
+
+
 def test_unregistered_tensor_of_a_module() -> None:
     class M(torch.nn.Module):
         def __init__(self) -> None:
