@@ -279,10 +279,14 @@ def _threads_from_the_end(text: str) -> str:
 
 
 def _on_copies(s: Subject) -> Callable[..., Any]:
-    """The step is made on copies of all four tensors, which are then written back in another order."""
+    """The step is made on copies of all four tensors, which are then written back in another order; not where some
+    share memory, which copies would not."""
     exe = s.executable()
 
     def run(*given: torch.Tensor) -> None:
+        if exe.overlapping(given):
+            exe(*given)
+            return
         copies = [t.clone() for t in given]
         exe(*copies)
         for t, c in reversed(list(zip(given, copies, strict=True))):

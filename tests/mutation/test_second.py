@@ -7,7 +7,7 @@ and special values for a variant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -31,33 +31,6 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def _marked(names: Iterable[str], why: Mapping[str, str]) -> list[Any]:
-    """Names as parameters, those that are known to fail with the reason."""
-    return [
-        pytest.param(
-            n,
-            marks=[pytest.mark.xfail(strict=True, raises=AssertionError, reason=why[n])] if n in why else [],
-        )
-        for n in names
-    ]
-
-
-MISSED = {
-    "unrounded_comparison": "drawn bfloat16 values never make a sum round back to one of its terms",
-    "nan_lost_in_the_tail": "NaN is drawn in one row only, and never in its last columns",
-    "division_in_float": "integers are drawn within the range of the given ones: none is beyond 2^24",
-    "flushed": "no product of drawn values is subnormal",
-    "wide_average": "integers are drawn within the range of the given ones: no sum overflows",
-    "infinity_as_nan": "the first argument, of 37 elements, is never drawn infinite",
-    "unchecked_overlap": "no overlapping arguments are tried",
-    "strides_ignored": "no other layout than the given one is tried",
-}
-"""Faults that the verifier does not catch yet."""
-
-UNKEPT: dict[str, str] = {}
-"""Programs whose own kernels break the rule."""
-
-
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fault_is_one(name: str) -> None:
     change = WRONG[name]
@@ -65,7 +38,7 @@ def test_a_fault_is_one(name: str) -> None:
     assert _broken(change, change.calls)
 
 
-@pytest.mark.parametrize("name", _marked(WRONG, MISSED))
+@pytest.mark.parametrize("name", WRONG)
 def test_a_fault_is_caught(name: str) -> None:
     verdict = _judged(name, WRONG[name])
     assert verdict.caught, verdict
@@ -83,7 +56,7 @@ def test_a_variant_passes(name: str) -> None:
     assert not verdict.caught, verdict
 
 
-@pytest.mark.parametrize("name", _marked(programs(), UNKEPT))
+@pytest.mark.parametrize("name", programs())
 def test_an_original_keeps_the_rule(name: str) -> None:
     assert not _broken(Change(name, wrap=lambda s: s.executable()), lambda: _drawn(programs()[name]))
 

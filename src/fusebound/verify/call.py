@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from fusebound.errors import UsageError
+from fusebound.verify.exact import is_free
 
 _KINDS = {
     InputKind.PARAMETER: "param",
@@ -41,11 +42,13 @@ def program_of(captured: Capture) -> ExportedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One input of the program. `kind` is "user", "param", "buffer", "const" or "other" (no tensor)."""
+    """One input of the program. `kind` is "user", "param", "buffer", "const" or "other" (no tensor); `free` says
+    that it holds integers which only arithmetic reads, so that each value of their type is valid."""
 
     name: str
     kind: str
     value: Any
+    free: bool = False
 
     @property
     def is_tensor(self) -> bool:
@@ -64,7 +67,7 @@ def bind(captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any] | Non
         kind = _KINDS.get(spec.kind, "other")
         value = next(users) if kind == "user" else _state(program, spec.target)
         name = spec.target or getattr(spec.arg, "name", "")
-        leaves.append(Leaf(name, kind, value))
+        leaves.append(Leaf(name, kind, value, kind == "user" and is_free(program, spec.arg.name, value)))
     return tuple(leaves)
 
 

@@ -24,8 +24,11 @@ from fusebound.verify.inputs import (
     fill,
     floats,
     index_sets,
+    integer_sets,
+    state_sets,
 )
-from fusebound.verify.program import Comparison, Program, own_copies
+from fusebound.verify.layouts import CALLS, EXPANDED, OVERLAPPING, level, overlapped, relaid
+from fusebound.verify.program import Comparison, Outcome, Program, own_copies
 from fusebound.verify.repeat import Repeats, repeat
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
 from fusebound.verify.tolerance import Ruling, rule
@@ -87,7 +90,8 @@ def verify(
 
 def all_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
     """The names of the sets of values that say something about a call."""
-    return (*PLAIN, *index_sets(leaves), *(SPECIAL_SETS if floats(leaves) else ()))
+    special = (*SPECIAL_SETS, *state_sets(leaves)) if floats(leaves) else ()
+    return (*PLAIN, *index_sets(leaves), *integer_sets(leaves), *special, *CALLS)
 
 
 def _set_poison(exe: object, on: bool) -> bool:
@@ -123,6 +127,10 @@ class _Judge:
         self._sets.append(kind)
         checks = self._compared(kind, self._program)
         self._checks.extend(checks)
+        if kind in CALLS:
+            if not checks:
+                self._sets.remove(kind)
+            return
         if self._groups is None or (kind != GIVEN and time.perf_counter() > self._deadline):
             return
         if kind in PLAIN or not all(c.ok for c in checks):
@@ -162,12 +170,42 @@ class _Judge:
         self._given.restore()
         seed = self._seed + 1000 * number
         if kind != GIVEN:
-            fill(self._program.leaves, kind, seed, self._program.constants)
+            fill(self._program.leaves, kind, seed, self._program.constants, number)
+        if kind == EXPANDED:
+            level(self._program.leaves)
         program.settle()
-        found = program.compare(seed)
+        found = self._called(kind, number, seed) if kind in CALLS else program.compare(seed)
         if program is self._program:
             self._take(found, f" on {kind!r}")
         return found if found.outputs else None
+
+    def _called(self, kind: str, number: int, seed: int) -> Comparison:
+        """The program on arguments that lie otherwise in memory than those that it was built for."""
+        program = self._program
+        eager = program.eager(seed)
+        if eager.error is not None:
+            return Comparison()
+        if kind == OVERLAPPING:
+            pairs = overlapped(program.leaves, eager.changed)
+            if not pairs:
+                return Comparison()
+            program = program.on(pairs[number % len(pairs)])
+            eager, fused = program.eager(seed), program.fused(seed)
+        elif moved := relaid(program.leaves, kind, eager.changed):
+            other = program.on(moved)
+            if not self._alike(eager, other.eager(seed), seed):
+                return Comparison()  # a view that raises, random numbers that follow memory
+            fused = other.fused(seed).laid_like(eager)
+        else:
+            return Comparison()
+        if fused.refused:
+            return Comparison(notes=(f"refuses such arguments: {fused.error}",))
+        return program.judge(eager, fused, seed)
+
+    def _alike(self, eager: Outcome, moved: Outcome, seed: int) -> bool:
+        """Whether the layout of the arguments changes nothing for eager itself but roundings."""
+        found = self._program.judge(eager, moved.laid_like(eager), seed)
+        return not (found.raised or found.faults) and all(rule(o.errors).ok for o in found.outputs)
 
     def _take(self, found: Comparison, where: str) -> None:
         """Keep what belongs to no output."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 import torch.fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
@@ -21,6 +22,16 @@ _EXACT = """
     index_put scatter take_along_dim topk sort repeat flip roll pad constant_pad_nd tril triu one_hot
     lift_fresh_copy to _to_copy type_as
 """
+
+_DISCONTINUOUS = """
+    eq ne lt le gt ge isclose floor ceil round trunc frac sign sgn heaviside fmod remainder floor_divide argmax argmin
+    argsort bucketize searchsorted fake_quantize_per_tensor_affine logical_and logical_or logical_xor logical_not
+"""
+_MOVES = """
+    view reshape permute transpose t expand expand_as squeeze unsqueeze flatten select slice narrow contiguous clone
+    detach alias flip roll cat stack to _to_copy type_as floor_divide floor_divide_ detach_ movedim unflatten
+"""
+"""Operators without a tag of `torch.Tag` of which each value is a valid operand."""
 
 
 def transcendentals(program: ExportedProgram) -> int:
@@ -52,3 +63,36 @@ def rounds(target: object) -> bool:
 
 def _name(op: OpOverload) -> str:
     return op._schema.name.partition("::")[2].rstrip("_")
+
+
+def discontinuous(target: OpOverload) -> bool:
+    """Whether an operator's result may jump where an operand moves by an ULP."""
+    mode = any(a.name == "rounding_mode" for a in target._schema.arguments)
+    return mode or _name(target) in _DISCONTINUOUS.split()
+
+
+def is_free(program: ExportedProgram, name: str, value: object) -> bool:
+    """Whether the input `name`, a tensor of integers, is read by arithmetic alone, directly or through other integers:
+    no operator takes it for indices, sizes or counts."""
+    if not isinstance(value, torch.Tensor) or not _integer(value):
+        return False
+    todo = [n for n in program.graph.nodes if n.op == "placeholder" and n.name == name]
+    seen = set(todo)
+    while todo:
+        for user in todo.pop().users:
+            if user.op == "output" or user in seen:
+                continue
+            if not isinstance(user.target, OpOverload) or not _takes_any(user.target):
+                return False
+            seen.add(user)
+            if not isinstance(made := user.meta.get("val"), torch.Tensor) or _integer(made):
+                todo.append(user)
+    return True
+
+
+def _integer(t: torch.Tensor) -> bool:
+    return not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool)
+
+
+def _takes_any(op: OpOverload) -> bool:
+    return torch.Tag.pointwise in op.tags or torch.Tag.reduction in op.tags or _name(op) in _MOVES.split()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -13,17 +13,21 @@ from fusebound.verify.call import Leaf, has_memory, storage_key
 GIVEN, LIKE = "given", "like"
 PLAIN = (GIVEN, LIKE)
 SPECIAL_SETS = (
-    "special values", "large mean", "larger mean", "-inf rows", "wide range", "tiny", "subnormal", "equal values",
-    "peaks", "zeros", "constants",
+    "special values", "nan at edges", "inf at edges", "large mean", "larger mean", "-inf rows", "wide range", "tiny",
+    "tiny beside large", "subnormal", "small products", "equal values", "peaks", "zeros", "constants",
 )  # fmt: skip
-"""Sets applied to floating user inputs; parameters are drawn as in "like"."""
-BY_PLACE = ("peaks", "zeros")
+"""Sets applied to floating user inputs; parameters are drawn as in "like", but for `EVERYWHERE`."""
+SMALL_STATE = "subnormal parameters"
+"""The set for what "subnormal" leaves ordinary: parameters, buffers, and vectors beside matrices."""
+FULL_RANGE = "full range"
+"""The set for integers that only arithmetic reads: any value of their type."""
+EVERYWHERE = ("zeros", "small products", "tiny beside large")
+"""Sets that parameters, buffers and vectors beside matrices are drawn by as well."""
+EDGES = {"nan at edges": (math.nan, math.nan), "inf at edges": (math.inf, -math.inf)}
+BY_PLACE = ("peaks", "zeros", *EDGES)
 """Sets that put something into a few places only, so that a small tensor needs several draws."""
 AS_A_WHOLE = ("larger mean", *BY_PLACE)
 """Sets on which a row has one error, that of its mean or its peak: the tail or the last row alone is luck."""
-
-BOUNDARY_SIZES = (1, 15, 16, 17, 31, 33, 127, 1025)
-"""Sizes round a vector, two vectors, and a tile: where kernels go wrong."""
 
 _SIZES = 4
 """Sizes, the largest, whose bounds indices are tried at."""
@@ -35,6 +39,17 @@ _MASK = 1e30
 def floats(leaves: Sequence[Leaf]) -> bool:
     """Whether any user input is a floating tensor, so that the special sets say anything new."""
     return any(_is_data(leaf) for leaf in leaves)
+
+
+def integer_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
+    """`FULL_RANGE` where there are integers of the user's that no operator takes for indices or sizes."""
+    return (FULL_RANGE,) if any(leaf.free for leaf in leaves) else ()
+
+
+def state_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
+    """`SMALL_STATE` where there are parameters, buffers or vectors beside matrices."""
+    rank = _rank(leaves)
+    return (SMALL_STATE,) if any(_is_float(leaf) and not _leads(leaf, rank) for leaf in leaves) else ()
 
 
 def index_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
@@ -51,16 +66,18 @@ def index_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:
     )
 
 
-def fill(leaves: Sequence[Leaf], kind: str, seed: int, constants: Sequence[float] = ()) -> None:
+def fill(
+    leaves: Sequence[Leaf], kind: str, seed: int, constants: Sequence[float] = (), draw: int = 0
+) -> None:
     """Overwrite the tensors of a call in place with the values of set `kind`; constants keep theirs.
 
     Types, shapes, strides and shared memory stay. Integers are drawn over the range that the present values
     span, so that indices stay valid; variance-like tensors stay positive; masks (huge or infinite) stay. `constants`
-    are the numbers in the program.
+    are the numbers in the program; `draw` counts the draws of a set, over which special values move on.
     """
     generator = torch.Generator().manual_seed(seed + zlib.crc32(kind.encode()))
     seen: set[int] = set()
-    rank = max((leaf.value.dim() for leaf in leaves if _is_data(leaf)), default=0)
+    rank = _rank(leaves)
     for leaf in leaves:
         if not leaf.is_tensor or leaf.kind in ("const", "other") or not has_memory(leaf.value):
             continue
@@ -69,12 +86,38 @@ def fill(leaves: Sequence[Leaf], kind: str, seed: int, constants: Sequence[float
             continue
         seen.add(key)
         flat = torch.empty(0, dtype=leaf.value.dtype).set_(leaf.value.untyped_storage())
-        # A vector beside matrices is a weight, a bias or a statistic, whatever the user calls it.
-        data = _is_data(leaf) and (leaf.value.dim() >= min(rank, 2) or kind == "zeros")
-        _fill_flat(leaf, flat, kind if data or kind.startswith("index") else LIKE, generator, constants)
+        leads = _leads(leaf, rank)
+        _fill_flat(leaf, flat, _kind_for(kind, leads), generator, constants)
+        if kind in EDGES and _is_float(leaf) and leads == (draw % 8 < _PLACES or not state_sets(leaves)):
+            _edge(leaf.value.detach(), EDGES[kind], draw + len(seen), generator)
     if kind == "-inf rows":
         for leaf in leaves:
             _mask_rows(leaf)
+
+
+def _rank(leaves: Sequence[Leaf]) -> int:
+    return max((leaf.value.dim() for leaf in leaves if _is_data(leaf)), default=0)
+
+
+def _leads(leaf: Leaf, rank: int) -> bool:
+    """Whether a floating input is data: a vector beside matrices is a weight, a bias or a statistic, whatever the user
+    calls it."""
+    return _is_data(leaf) and leaf.value.dim() >= min(rank, 2)
+
+
+def _kind_for(kind: str, leads: bool) -> str:
+    """How one tensor is drawn in a set: special values come to data, in the sets `EVERYWHERE` to all, in `SMALL_STATE`
+    to the others."""
+    if kind in EDGES:
+        return LIKE
+    if kind == SMALL_STATE:
+        return LIKE if leads else "least normal"
+    return kind if leads or kind in (*EVERYWHERE, FULL_RANGE) or kind.startswith("index") else LIKE
+
+
+def _is_float(leaf: Leaf) -> bool:
+    kinds = ("user", "param", "buffer")
+    return leaf.kind in kinds and leaf.is_tensor and leaf.value.is_floating_point()
 
 
 def _is_data(leaf: Leaf) -> bool:
@@ -95,7 +138,8 @@ def _fill_flat(
     elif flat.is_complex():
         flat.copy_(torch.complex(*(torch.randn(flat.shape, generator=generator) for _ in "ri")))
     elif not flat.is_floating_point():
-        flat.copy_(_integers(given, flat.shape, generator))
+        free = kind == FULL_RANGE and leaf.free
+        flat.copy_(_any_integers(flat, generator) if free else _integers(given, flat.shape, generator))
         if kind.startswith("index") and leaf.kind == "user":
             bounds = torch.iinfo(given.dtype)
             given[(-1,) * given.dim()] = min(max(int(kind.removeprefix("index")), bounds.min), bounds.max)
@@ -121,6 +165,21 @@ def _integers(given: torch.Tensor, shape: Sequence[int], generator: torch.Genera
     return torch.randint(low, high + 1, shape, generator=generator).to(given.dtype)
 
 
+def _any_integers(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Over all of a type: of every magnitude, and next to its bounds, to zero, and to what float32 and float64 still
+    count. Zero alone is left out: a division by it raises in eager, and then says nothing of the others."""
+    info = torch.iinfo(like.dtype)
+    near = [
+        b + d for b in (info.min, info.max, 0, 2**24, -(2**24), 2**53, -(2**53)) for d in (-2, -1, 0, 1, 2)
+    ]
+    levels = torch.tensor([n for n in near if n and info.min <= n <= info.max], dtype=like.dtype)
+    edges = levels[torch.randint(0, len(levels), like.shape, generator=generator)]
+    bits = torch.randint(-(2**63), 2**63 - 1, like.shape, generator=generator)
+    drawn = (bits >> torch.randint(64 - info.bits, 64, like.shape, generator=generator)).to(like.dtype)
+    drawn = torch.where(torch.rand(like.shape, generator=generator) < 0.5, edges, drawn)
+    return torch.where(drawn == 0, 1, drawn).to(like.dtype)
+
+
 def _fill_floats(
     leaf: Leaf, flat: torch.Tensor, kind: str, generator: torch.Generator, constants: Sequence[float]
 ) -> None:
@@ -136,8 +195,15 @@ def _fill_floats(
         values = values.sign() * torch.exp2(power)
     elif kind == "tiny":
         values = values * 1e-7
+    elif kind == "tiny beside large":
+        values = values * _vanishing(flat, generator)
+    elif kind == "small products":  # of two values: about the least normal number
+        power = torch.randint(-3, 4, flat.shape, generator=generator)
+        values = values * torch.exp2(power + math.log2(torch.finfo(flat.dtype).smallest_normal) // 2)
     elif kind == "subnormal":
         values = _subnormal(values, flat.dtype, _row(leaf.value), generator)
+    elif kind == "least normal":
+        values = values * torch.finfo(flat.dtype).smallest_normal
     elif kind == "equal values":
         values = _few(flat, generator)
     elif kind == "peaks":
@@ -183,6 +249,40 @@ def _few(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     size = 2.0 ** (12 if torch.finfo(like.dtype).max > 1e5 else 4)
     levels = torch.tensor((-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0), dtype=torch.float64) * size
     return levels[torch.randint(0, len(levels), like.shape, generator=generator)]
+
+
+def _vanishing(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One, or about an ULP of one: what a sum with the other ones rounds away, wholly or in part."""
+    eps = torch.finfo(like.dtype).eps
+    small = eps * torch.exp2(torch.randint(-3, 3, like.shape, generator=generator))
+    return torch.where(torch.rand(like.shape, generator=generator) < 0.5, 1.0, small)
+
+
+_PLACES = 4
+"""Edges of a row: its last element, the last of its last full vector, the first after that, its first."""
+_LANES = 16
+"""Elements of the widest float32 vector."""
+
+
+def _edge(t: torch.Tensor, values: Sequence[float], turn: int, generator: torch.Generator) -> None:
+    """One special value in each row, or in three of four where there are several, at an edge: from row to row and
+    from draw to draw at another one."""
+    if any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape, strict=True)) or not t.dim():
+        return
+    row = t.shape[-1]
+    full = row - row % _LANES
+    places = torch.tensor((row - 1, max(full, 1) - 1, full if full < row else row - 1, 0))
+    rows = t.numel() // row
+    at = torch.arange(rows)
+    chosen = torch.tensor(values, dtype=torch.float64)[
+        torch.randint(0, len(values), (rows,), generator=generator)
+    ]
+    shape = t.shape[:-1]
+    place = places[(at + turn) % _PLACES].reshape(*shape, 1)
+    hit = (torch.arange(row) == place) & (((at + turn // _PLACES) % _PLACES > 0) | (rows == 1)).reshape(
+        *shape, 1
+    )
+    t.copy_(torch.where(hit, chosen.reshape(*shape, 1), t.to(torch.float64)))
 
 
 def _subnormal(
@@ -244,53 +344,3 @@ def _mask_rows(leaf: Leaf) -> None:
     if any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape, strict=True)):
         return
     t.detach()[..., ::3, :] = float("-inf")
-
-
-def boundary_variants(args: Sequence[object]) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Calls with the given arguments at boundary sizes and in other layouts: (label, arguments).
-
-    Every axis as long as the last (then the first) axis of the first tensor is resized alike, so that
-    shapes keep agreeing. A function may refuse a shape; the caller has to ask eager first.
-    """
-    first = next((a for a in args if isinstance(a, torch.Tensor) and a.dim()), None)
-    if first is None:
-        return
-    for n in (0, *BOUNDARY_SIZES):
-        yield f"last axis {n}", tuple(_resized(a, first.shape[-1], n) for a in args)
-    if first.dim() > 1 and first.shape[0] != first.shape[-1]:
-        for n in (0, 1, 3):
-            yield f"first axis {n}", tuple(_resized(a, first.shape[0], n) for a in args)
-    for label, change in _LAYOUTS.items():
-        yield label, tuple(change(a) if isinstance(a, torch.Tensor) else a for a in args)
-
-
-def _resized(a: object, size: int, n: int) -> object:
-    if not isinstance(a, torch.Tensor) or not a.dim() or not a.numel():
-        return a
-    for axis, length in enumerate(a.shape):
-        if length == size:
-            a = a.index_select(axis, torch.arange(n) % length)
-    return a
-
-
-def _transposed(a: torch.Tensor) -> torch.Tensor:
-    return a.transpose(-1, -2).contiguous().transpose(-1, -2) if a.dim() > 1 else a.clone()
-
-
-def _every_second(a: torch.Tensor) -> torch.Tensor:
-    """Elements two apart, from an odd offset."""
-    if not a.dim():
-        return a.clone()
-    view = a.new_zeros((*a.shape[:-1], 2 * a.shape[-1] + 1))[..., 1::2]
-    return view.copy_(a)
-
-
-def _expanded(a: torch.Tensor) -> torch.Tensor:
-    """The first row of every axis but the last, repeated by a stride of 0."""
-    if a.dim() < 2 or not a.numel():
-        return a.clone()
-    row = a[(0,) * (a.dim() - 1)].clone()
-    return row.expand(a.shape)
-
-
-_LAYOUTS = {"transposed": _transposed, "every second element": _every_second, "expanded rows": _expanded}

@@ -12,7 +12,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils import _pytree as pytree
 
 from fusebound.capture.draws import argument, switched_off
-from fusebound.verify.exact import rounds
+from fusebound.verify.exact import discontinuous, rounds
 from fusebound.verify.extrema import IEEE
 
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
@@ -106,9 +106,11 @@ class WideInterpreter(torch.fx.Interpreter):
                 return _dropout(n, op, args)
             return self._in_user_types(n, op)
         args, kwargs = _wide_dtype_argument(n, op, args, kwargs)
+        if discontinuous(op):
+            args = _as_seen(n, op, args)
         try:
             return IEEE.get(op, op)(*args, **kwargs)
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError:  # NotImplementedError among them
             return self._in_user_types(n, op)
 
     def _in_user_types(self, n: torch.fx.Node, op: OpOverload) -> Any:
@@ -138,6 +140,20 @@ class WideInterpreter(torch.fx.Interpreter):
             return narrow[id(x)][1] if id(x) in narrow else x
 
         return pytree.tree_map_only(torch.Tensor, restore, result)
+
+
+def _as_seen(n: torch.fx.Node, op: OpOverload, args: Any) -> Any:
+    """The operands of a discontinuous operator as every program sees them: rounded to the user's types, for it compares
+    what is stored or what a kernel has to round (F201), never a wide intermediate."""
+
+    def one(i: int, x: Any) -> Any:
+        dtype = user_dtype(n.args[i])
+        if not isinstance(x, torch.Tensor) or dtype is None or not x.is_floating_point():
+            return x
+        seen = x.to(dtype).to(torch.float64)
+        return x.copy_(seen) if i == 0 and op._schema.is_mutable else seen
+
+    return [one(i, x) for i, x in enumerate(args)]
 
 
 def _cast(n: torch.fx.Node, name: str, args: Any, kwargs: Any) -> torch.Tensor:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from fusebound.errors import UsageError
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.compare import Comparer, Output, is_double
 from fusebound.verify.draws import CountedDraws
@@ -21,6 +22,8 @@ from fusebound.verify.memory import guarded, keep, shared, strayed
 from fusebound.verify.oracle import Reference, reference
 
 _SHAKES = 8
+_REFUSALS = ("E123", "E204")
+"""Codes of a program that takes no arguments of another layout, or none that share memory."""
 
 Seed = int | torch.Tensor
 """Where random numbers start: a seed, or a state of torch's default generator."""
@@ -46,6 +49,16 @@ class Outcome:
     error: Exception | None = None
     shared: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the program said that it was not built for such arguments."""
+        return isinstance(self.error, UsageError) and self.error.code in _REFUSALS
+
+    def laid_like(self, other: Outcome) -> Outcome:
+        """The same results with the layouts and sharing of another run's."""
+        pairs = zip(self.outputs, other.outputs, strict=False)
+        return replace(self, outputs=tuple(_laid_like(a, b) for a, b in pairs), shared=other.shared)
 
 
 class Program:
@@ -74,6 +87,15 @@ class Program:
     def settle(self) -> None:
         """Take the present values of the inputs as those that every run starts from."""
         self._before = Snapshot(tensors(self.leaves))
+
+    def on(self, inputs: Mapping[int, torch.Tensor]) -> Program:
+        """The same program on other tensors for the user's inputs at some positions; the others are shared."""
+        swap = {id(self.leaves[i].value): t for i, t in inputs.items()}
+        args, kwargs = pytree.tree_map_only(
+            torch.Tensor, lambda t: swap.get(id(t), t), (self._args, self._kwargs)
+        )
+        leaves = bind(self._captured, args, kwargs)
+        return Program(self._exe, self._eager, self._captured, args, kwargs, leaves, self.held)
 
     def fused(self, seed: Seed) -> Outcome:
         """Run the built program; inputs hold their values again afterwards."""
@@ -225,6 +247,15 @@ def _copy(value: Any) -> Any:
     low = value.storage_offset()
     held = flat[low : low + span].clone() if value.numel() else flat[:0].clone()
     return held.as_strided(value.shape, value.stride())
+
+
+def _laid_like(value: Any, other: Any) -> Any:
+    """`value` with the strides of `other`, where they are of one shape and no element of `other` stands for several."""
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return value
+    if value.shape != other.shape or not has_memory(other) or 0 in other.stride():
+        return value
+    return torch.empty_strided(other.shape, other.stride(), dtype=value.dtype).copy_(value)
 
 
 def own_copies(

@@ -11,7 +11,8 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from fusebound.verify.call import Capture
 from fusebound.verify.check import verify
-from fusebound.verify.inputs import PLAIN, boundary_variants
+from fusebound.verify.inputs import PLAIN
+from fusebound.verify.layouts import boundary_variants
 from fusebound.verify.result import VerifyResult
 
 Build = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Callable[..., object], Capture]]

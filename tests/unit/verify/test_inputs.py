@@ -9,15 +9,14 @@ from tests.unit.verify.programs import trace
 from fusebound.verify.call import Leaf
 from fusebound.verify.exact import constants
 from fusebound.verify.inputs import (
-    BOUNDARY_SIZES,
     GIVEN,
     LIKE,
     SPECIAL_SETS,
-    boundary_variants,
     fill,
     floats,
     index_sets,
 )  # fmt: skip
+from fusebound.verify.layouts import BOUNDARY_SIZES, boundary_variants
 from fusebound.verify.shapes import verify_shapes
 
 
