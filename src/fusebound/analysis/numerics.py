@@ -18,6 +18,9 @@ RMS_SLACK, RMS_ULP = 1.25, 2.0
 MAX_SLACK, MAX_ULP = 2.0, 4.0
 """What "no worse than eager" means (docs/gates.md, Precision)."""
 
+ROUNDING = 2.0
+"""ULP by which two results may lie apart that each lie within one ULP of the true value."""
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorFacts:

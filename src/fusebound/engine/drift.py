@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from fusebound.analysis.numerics import ROUNDING
 from fusebound.capture.captured import Captured
 from fusebound.ir.graph import Ref
 from fusebound.runtime.executable import Executable
@@ -24,8 +25,6 @@ from fusebound.verify.program import Outcome, Program, own_copies
 from fusebound.verify.result import VERDICTS
 from fusebound.verify.tolerance import rule
 
-ROUNDING = 2.0
-"""ULP of the element up to which a difference from eager is rounding."""
 _SETTLED = 256
 """Elements that have to be judged before the rule on errors is believed: those of a few numbers are luck."""
 
@@ -35,8 +34,9 @@ class OutputDrift:
     """One output (or mutated input) over all sampled calls of one kind.
 
     `equal`, `rounding` and `judged` count calls: bit for bit, within `ROUNDING`, and beyond it, which were judged
-    against float64. `largest` is max|fused − eager|, `largest_ulps` the same in ULP of the element. `verdict` is the
-    worst so far of `verify.result.VERDICTS`, "" where no call was judged; `where` is the user's operator and line.
+    against float64. `largest` is max|fused − eager|, `largest_ulps` the same in ULP of the element, which end at 1/ε
+    (docs/verifier.md). `verdict` is the worst so far of `verify.result.VERDICTS`, "" where no call was judged; `where`
+    is the user's operator and line.
     """
 
     output: str

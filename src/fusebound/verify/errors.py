@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fusebound.analysis.numerics import MAX_ULP
 from fusebound.analysis.tau import Difference, Tau
 from fusebound.verify import classes
 from fusebound.verify.classes import ClassChange
-
-MAX_ULPS = 4.0
-"""Errors up to this many ULP of an element are within what a correct kernel shows."""
 
 _VECTOR = 16
 """Elements of a tail: the widest float32 vector that kernels use."""
@@ -40,7 +38,8 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How far one result lies from another: the sum of squares, the largest, and the largest in ULP of the element."""
+    """How far one result lies from another: the sum of squares, the largest, and the largest in ULP of the element, at
+    most `saturated`."""
 
     squares: float = 0.0
     largest: float = 0.0
@@ -129,6 +128,12 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     info = torch.finfo(dtype)
     _, exponent = torch.frexp(values.abs().clamp(min=info.smallest_normal, max=info.max))
     return torch.ldexp(torch.full_like(values, info.eps), exponent - 1)
+
+
+def saturated(dtype: torch.dtype) -> float:
+    """ULP from a value to one as far from it as zero; distances in ULP of an element count no further, since beside a
+    value near zero they would say nothing."""
+    return 1 / torch.finfo(dtype).eps
 
 
 def step(value: float, dtype: torch.dtype) -> float:
@@ -236,15 +241,15 @@ def _piece(
     if rest is not None:
         f_error, e_error = f_error - rest, e_error - rest
     unit = ulp(exact, dtype)
-    f_gap = _gap(f_error.abs_(), unit)
+    f_gap = _gap(f_error.abs_(), unit, dtype)
     part = Part(
         name,
         len(exact),
         f_gap,
-        f_gap if equal else _gap(e_error.abs_(), unit),
-        Gap() if equal else _gap((f - e).abs_(), unit),
+        f_gap if equal else _gap(e_error.abs_(), unit, dtype),
+        Gap() if equal else _gap((f - e).abs_(), unit, dtype),
         float(exact.square().sum()),
-        _top(f_error[f_error > MAX_ULPS * unit.clamp_(min=floor)]),
+        _top(f_error[f_error > MAX_ULP * unit.clamp_(min=floor)]),
     )
     changes = tuple(ClassChange(kind, int(mask.sum())) for kind, mask in found)
     first = tuple(int(mask.nonzero()[0]) for _, mask in found)
@@ -252,8 +257,8 @@ def _piece(
     return _Piece(part, equal, changes, first, share)
 
 
-def _gap(error: torch.Tensor, unit: torch.Tensor) -> Gap:
-    return Gap(float(error.square().sum()), _top(error), _top(error / unit))
+def _gap(error: torch.Tensor, unit: torch.Tensor, dtype: torch.dtype) -> Gap:
+    return Gap(float(error.square().sum()), _top(error), min(_top(error / unit), saturated(dtype)))
 
 
 def _tau_share(fused: torch.Tensor, eager: torch.Tensor, dtype: torch.dtype, tau: Tau) -> float:

@@ -8,7 +8,12 @@ import torch
 
 from fusebound.verify.call import Leaf, has_memory, storage_key
 
-TRANSPOSED, GAPPED, EXPANDED, OVERLAPPING = "transposed", "gapped", "expanded", "overlapping"
+TRANSPOSED, GAPPED, EXPANDED, OVERLAPPING = (
+    "transposed",
+    "every second element",
+    "expanded rows",
+    "overlapping",
+)
 LAYOUTS = (TRANSPOSED, GAPPED, EXPANDED)
 CALLS = (*LAYOUTS, OVERLAPPING)
 """Sets that change how the arguments lie in memory; their values are those of "like"."""
@@ -19,7 +24,7 @@ BOUNDARY_SIZES = (1, 15, 16, 17, 31, 33, 127, 1025)
 
 def relaid(leaves: Sequence[Leaf], kind: str, fixed: Collection[int]) -> dict[int, torch.Tensor]:
     """The user's tensors in another layout of `LAYOUTS`, by position, but for those at `fixed` and what shares their
-    memory. The values stay, so that "expanded" takes those whose rows are equal (`level`)."""
+    memory. The values stay, so that "expanded rows" takes those whose rows are equal (`level`)."""
     held = {storage_key(leaves[i].value) for i in fixed}
     free = [(i, leaf.value) for i, leaf in _movable(leaves) if storage_key(leaf.value) not in held]
     found = {i: _LAYOUTS[kind](t.detach()) for i, t in free}

@@ -13,12 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fusebound.analysis.numerics import MAX_SLACK, RMS_SLACK, RMS_ULP, ROUNDING
 from fusebound.analysis.tau import Tau
 from fusebound.verify.classes import GAINED
-from fusebound.verify.errors import Errors, Part, step
+from fusebound.verify.errors import Errors, Part, saturated, step
 
-RMS_SLACK, RMS_ULPS = 1.25, 2.0
-MAX_SLACK = 2.0
 NEARER = 0.9
 """Share of eager's rms error below which the fused result is called nearer, not merely as near."""
 
@@ -73,12 +72,12 @@ def _as_eager(errors: Errors, transcendentals: int) -> Ruling:
     gained = [c for c in errors.changes if c.kind == GAINED]
     if gained and not transcendentals:
         return Ruling("class changed", str(gained[0]))
-    limit = 2.0 * transcendentals
+    limit = ROUNDING * transcendentals
     # What cancels after such an operator keeps the operand's error: an ULP is at least that at the output's rms.
     apart = errors.whole.apart
     far = min(apart.ulps, apart.largest / errors.step)
     text = f"{far:.3g} ULP from eager, limit {limit:g}"
-    return Ruling("as eager" if far <= limit else "worse", text)
+    return Ruling("as eager" if far <= limit and far < saturated(errors.dtype) else "worse", text)
 
 
 def _complaint(part: Part, errors: Errors) -> str:
@@ -90,7 +89,7 @@ def _complaint(part: Part, errors: Errors) -> str:
         # Eager's rms over n elements is itself random, with a relative deviation of about 1/√(2n).
         allowed *= 1 + 3 / math.sqrt(2 * max(part.count, 1))
         allowed = max(allowed, RMS_SLACK * whole.rms(whole.eager))
-    limit = max(allowed, RMS_ULPS * step(part.value_rms, errors.dtype))
+    limit = max(allowed, RMS_ULP * step(part.value_rms, errors.dtype))
     if fused > limit:
         return f"{part.name}: rms error {fused:.3g}, eager {eager:.3g}, limit {limit:.3g}"
     if part.excess > MAX_SLACK * whole.eager.largest:

@@ -6,15 +6,18 @@ import pytest
 import torch
 from tests.unit.verify.programs import trace
 
-from fusebound.verify.call import Leaf
+from fusebound.verify.call import Leaf, bind
 from fusebound.verify.exact import constants
 from fusebound.verify.inputs import (
+    FULL_RANGE,
     GIVEN,
     LIKE,
+    SMALL_STATE,
     SPECIAL_SETS,
     fill,
     floats,
     index_sets,
+    state_sets,
 )  # fmt: skip
 from fusebound.verify.layouts import BOUNDARY_SIZES, boundary_variants
 from fusebound.verify.shapes import verify_shapes
@@ -189,3 +192,45 @@ def test_sizes_that_eager_refuses_are_listed() -> None:
     refused = {c.variant: c.refused for c in found if c.refused}
     assert "last axis 17" in refused and "mat1 and mat2" in refused["last axis 17"]
     assert any(c.result and c.result.ok for c in found)
+
+
+def test_every_edge_of_a_row_is_a_nan_in_some_draw() -> None:
+    for shape in ((37,), (5, 37)):
+        x = leaf(torch.randn(shape))
+        seen: set[int] = set()
+        for draw in range(4):
+            fill([x], "nan at edges", 1000 * draw, draw=draw)
+            seen.update(x.value.isnan().nonzero()[:, -1].tolist())
+        assert seen == {0, 31, 32, 36}
+
+
+def test_state_has_its_turn_at_the_edges_and_below_the_normal_numbers() -> None:
+    x, w = leaf(torch.randn(5, 37)), leaf(torch.randn(37), "w", "param")
+    fill([x, w], "inf at edges", 0, draw=4)
+    assert x.value.isfinite().all() and w.value.isinf().sum() == 1
+    assert state_sets([x, w]) == (SMALL_STATE,) and state_sets([x]) == ()
+    fill([x, w], SMALL_STATE, 0)
+    tiny = torch.finfo(torch.float32).smallest_normal
+    assert (w.value.abs() < tiny).any() and (x.value.abs() > tiny).all()
+
+
+def test_sums_vanish_and_products_are_subnormal() -> None:
+    x, w = leaf(torch.randn(256).bfloat16()), leaf(torch.randn(256).bfloat16(), "w")
+    fill([x, w], "tiny beside large", 0)
+    assert ((x.value + w.value == x.value) & (w.value != 0)).any()
+    fill([x, w], "small products", 0)
+    product = x.value.double() * w.value.double()
+    assert (product.abs() < torch.finfo(torch.bfloat16).smallest_normal).any() and (x.value != 0).all()
+
+
+def test_only_integers_that_arithmetic_reads_are_drawn_over_their_type() -> None:
+    def fn(a: torch.Tensor, b: torch.Tensor, x: torch.Tensor, t: torch.Tensor) -> object:
+        return (a + b).view(-1) // 2, x[t + 1]
+
+    args = (*(torch.arange(64, dtype=torch.int32) for _ in "ab"), torch.randn(9), torch.tensor([1, 2]))
+    leaves = bind(trace(fn, *args), args)
+    assert [i.free for i in leaves] == [True, True, False, False]
+    fill(leaves, FULL_RANGE, 0)
+    drawn = leaves[0].value.to(torch.int64)
+    assert drawn.abs().max() > 2**31 - 4 and (drawn.abs() > 2**24).any() and not (drawn == 0).any()
+    assert leaves[3].value.min() >= 1 and leaves[3].value.max() <= 2

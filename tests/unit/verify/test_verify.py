@@ -11,6 +11,7 @@ from tests.unit.verify.programs import trace
 from fusebound.analysis.tau import Tau
 from fusebound.verify.check import verify
 from fusebound.verify.inputs import GIVEN, PLAIN, SPECIAL_SETS
+from fusebound.verify.layouts import LAYOUTS
 
 torch.manual_seed(0)
 X = torch.randn(37, 131)
@@ -136,7 +137,7 @@ def test_verdicts_name_what_happened() -> None:
     same = verify(softmax, trace(softmax, X), (X,))
     wide = verify(lambda x: F.softmax(x.double(), -1).float(), trace(softmax, X), (X,))
     naive = verify(lambda x: x.exp() / x.exp().sum(-1, keepdim=True), trace(softmax, X), (X,))
-    assert same.verdicts == {"equal": len((*PLAIN, *SPECIAL_SETS))}
+    assert same.verdicts == {"equal": len((*PLAIN, *SPECIAL_SETS, *LAYOUTS))}
     assert wide.outputs[0].verdict == "nearer fp64" and wide.outputs[0].fused.rms < wide.outputs[0].eager.rms
     assert naive.outputs[0].verdict == "class changed"
     assert any("nan where eager has" in c.detail for c in naive.failures if c.set == "large mean")

@@ -1,0 +1,25 @@
+"""Calls whose arguments lie otherwise in memory: what a caller may meet."""
+
+from __future__ import annotations
+
+import torch
+from tests.unit.verify.test_inputs import leaf
+
+from fusebound.verify.layouts import LAYOUTS, level, overlapped, relaid
+
+
+def test_another_layout_keeps_the_values_and_what_is_written() -> None:
+    leaves = [leaf(torch.randn(4, 5)), leaf(torch.randn(4, 5), "y"), leaf(torch.randn(5), "w", "param")]
+    level(leaves)
+    for kind in LAYOUTS:
+        found = relaid(leaves, kind, fixed=(1,))
+        assert found.keys() == {0}
+        assert torch.equal(found[0], leaves[0].value) and found[0].stride() != (5, 1)
+
+
+def test_overlapping_arguments_are_one_element_apart() -> None:
+    x, y = torch.randn(6), torch.randn(6)
+    (pair,) = overlapped([leaf(x), leaf(y, "y"), leaf(torch.ones(6, dtype=torch.int64), "t")], written=(0,))
+    assert pair[1].data_ptr() - pair[0].data_ptr() == x.element_size()
+    assert torch.equal(pair[1], y) and torch.equal(pair[0][1:], y[:5])
+    assert overlapped([leaf(x), leaf(y, "y")], written=()) == []
