@@ -31,6 +31,17 @@ def faults(text: str) -> Iterator[TextFault]:
     yield from _each(text, _BOUND, "index checked one too far", lambda m: m[0].replace("uge", "ugt"))
 
 
+def sums_exchanged(text: str) -> Iterator[TextFault]:
+    """Correct: every float64 addition of vectors with its terms exchanged."""
+    for i, m in enumerate(_SUM.finditer(text)):
+        new = f"  {m[1]} = fadd {m[2]} {m[4]}, {m[3]}"
+        yield (
+            "terms of a sum exchanged",
+            f"fadd {i}",
+            lambda t, m=m, new=new: t[: m.start()] + new + t[m.end() :],
+        )
+
+
 def _each(
     text: str, pattern: re.Pattern[str], what: str, change: Callable[[re.Match[str]], str]
 ) -> Iterator[TextFault]:

@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import torch
 from tests.mutation import assembly, loops, reductions, running, values
-from tests.mutation.harness import Mutation, Subject, check_mutant, same_bits
+from tests.mutation.harness import Mutation, Subject, Verdict, check_mutant
 from tests.mutation.programs import programs
-from tests.mutation.survivors import SAME, excuse
+from tests.mutation.survivors import excuse
 from tests.mutation.variants import variants
 
-STATES = ("caught", "refused", "equivalent", "conforming", "survived")
+from fusebound.errors import BuildError
+
+STATES = ("caught", "refused", "equivalent", "conforming", "missed", "survived")
 
 
 def mutations(subject: Subject) -> Iterator[Mutation]:
@@ -40,12 +43,20 @@ def state(subject: Subject, mutation: Mutation) -> str:
         found = check_mutant(subject, mutation)
     except ValueError:
         return "same"
+    except BuildError:
+        return "refused"
     if found.caught:
         return found.state
     rule = excuse(subject, mutation)
-    if rule is None or (rule.kind == SAME and not same_bits(subject, mutation)):
-        return "survived"
-    return rule.kind
+    return rule.kind if rule is not None and rule.holds(subject, mutation) else "survived"
+
+
+def alarm(subject: Subject, variant: Mutation) -> Verdict | None:
+    """What the verifier says of a correct variant; None for a change that leaves the code as it was."""
+    try:
+        return check_mutant(subject, variant)
+    except ValueError:
+        return None
 
 
 def main(names: Sequence[str]) -> int:
@@ -56,17 +67,23 @@ def main(names: Sequence[str]) -> int:
     for name, subject in programs().items():
         if names and name not in names:
             continue
+        begun, before = time.perf_counter(), sum(c.total() for c in table.values())
         for m in mutations(subject):
             found = state(subject, m)
             table.setdefault(m.operator, Counter())[found] += 1
-            if found == "survived":
-                print(f"survived: {name}: {m.operator} at {m.site}", flush=True)
+            if found in ("missed", "survived"):
+                print(f"{found}: {name}: {m.operator} at {m.site}", flush=True)
+        count = 0
         for m in variants(subject):
-            verdict = check_mutant(subject, m)
-            correct += 1
-            alarms += verdict.caught
-            if verdict.caught:
-                print(f"false alarm: {name}: {m.operator} at {m.site}: {verdict.reason}", flush=True)
+            verdict = alarm(subject, m)
+            if verdict is not None:
+                count += 1
+                if verdict.caught:
+                    alarms += 1
+                    print(f"false alarm: {name}: {m.operator} at {m.site}: {verdict.reason}", flush=True)
+        correct += count
+        made = sum(c.total() for c in table.values()) - before
+        print(f"{name}: {made} mutants, {count} variants, {time.perf_counter() - begun:.0f} s", flush=True)
     _show(table)
     print(f"{correct} correct variants, {alarms} false alarms")
     return int(alarms > 0 or any(c["survived"] for c in table.values()))

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.mutation.harness import Mutation, Subject, check_mutant
+from tests.mutation.harness import Mutation, Subject, check_mutant, poisoned
 from tests.mutation.programs import programs
-from tests.mutation.suite import mutations, state
-from tests.mutation.variants import variants
+from tests.mutation.suite import alarm, mutations, state
+from tests.mutation.variants import variants, why
 
 SUBJECTS = programs()
 QUICK = (
@@ -45,8 +45,17 @@ def drawn(name: str, kind: str, count: int) -> list[Mutation]:
 def test_faults_are_caught_and_variants_pass(name: str) -> None:
     subject: Subject = SUBJECTS[name]
     survived = [m for m in drawn(name, "mutants", 5) if state(subject, m) == "survived"]
-    alarms = [(m, v) for m in drawn(name, "variants", 2) if (v := check_mutant(subject, m)).caught]
+    alarms = [(m, v) for m in drawn(name, "variants", 2) if (v := alarm(subject, m)) and v.caught]
     assert not survived and not alarms
+
+
+def test_every_variant_says_why_it_conforms() -> None:
+    assert all(why(m) for name in QUICK for m in variants(SUBJECTS[name]))
+
+
+def test_scratch_that_is_read_unwritten_shows() -> None:
+    kernel = SUBJECTS["softmax"].kernels["g0"]
+    assert poisoned(kernel.llvm).count("call void @llvm.memset") == len(kernel.program.scratch) == 1
 
 
 def test_a_mutation_that_changes_nothing_is_an_error() -> None:

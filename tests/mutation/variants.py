@@ -1,136 +1,146 @@
-"""Correct variants that look suspicious: other orders, other formulas, other roundings no worse than eager's."""
+"""Correct variants that look suspicious: other orders, other formulas, other roundings no worse than eager's.
+
+Each operator is applied at every site; `WHY` says in a line why what it makes conforms. The verifier has to pass all.
+"""
+
+# Lambdas bind their own parameters.
+# pyright: reportArgumentType=false
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
+import torch
+from tests.mutation.assembly import sums_exchanged
+from tests.mutation.formulas import formulas
 from tests.mutation.harness import Mutation, Subject
-from tests.mutation.rewrite import Edit, exchanged, fresh, numbered, vectorized, words
+from tests.mutation.orders import orders
+from tests.mutation.rewrite import Fault, exchanged, numbered
+from torch.utils import _pytree as pytree
 
-from fusebound.codegen.tile import Apply, Const, Kernel, Loop, Pass, Scratch, Stmt
+from fusebound.codegen.tile import Kernel, Loop, Pass
 
-LOG2E = 1.4426950408889634
+WHY = {
+    "times one": "x · 1 = x, for every class of number",
+    "less zero": "x - (+0) = x, for -0 too",
+    "negated twice": "changing a sign twice changes nothing",
+    "choice between equals": "both alternatives are x",
+    "operands of a commutative operator exchanged": "IEEE addition, multiplication and 2019 extrema commute",
+    "a - b as a + (-b)": "IEEE defines subtraction so",
+    "a + b as a - (-b)": "IEEE defines subtraction so",
+    "both signs changed": "the signs cancel, and rounding is symmetric",
+    "sign changed, and changed again": "rounding to nearest is symmetric",
+    "extremum of the negatives": "negating turns the order around, and +0 into -0",
+    "-x as x · -1": "an exact product; the sign of a NaN is nobody's",
+    "|x| as max(x, -x)": "the larger of +0 and -0 is +0",
+    "bound as a choice": "the primitive's own definition",
+    "1 / sqrt for rsqrt": "two roundings, as eager's",
+    "comparison from the other side": "a < b says b > a, for NaN too",
+    "opposite of the opposite": "= and ≠ are each other's opposite, for NaN too",
+    "choice with the condition negated": "the alternatives change places with the condition",
+    "De Morgan": "¬(¬a ∨ ¬b) = a ∧ b",
+    "in float64": "rounding first to 53 bits, then to 24, is rounding once for +, -, ·, / and √ (Figueroa 1995)",
+    "nearer by float64": "at most an ULP of float32 from the true value",
+    "exp by way of exp2": "2^(x · log2 e), the product in float64",
+    "sigmoid by way of exp": "1 / (1 + exp(-x)) in float64",
+    "product and sum contracted": "one rounding less; the product's rounded value was not reduced before",
+    "another number of accumulators": "another tree over the same terms, in float64",
+    "loop in two parts": "another tree over the same terms, or the same points",
+    "loop backwards": "the same points, sums in another order",
+    "loops exchanged": "the points of a product, in another order",
+    "half as many lanes": "another tree over the same terms",
+    "twice as many lanes": "another tree over the same terms",
+    "four lanes": "another tree over the same terms",
+    "one lane": "sums in sequence, in float64",
+    "tiles": "tiles are independent of each other",
+    "nest in two parts": "tiles are independent of each other",
+    "tiles backwards": "tiles are independent of each other",
+    "axes of tiles exchanged": "tiles are independent of each other",
+    "nests exchanged": "nests write disjoint parts",
+    "statements exchanged": "neither reads or writes what the other one makes",
+    "computed again for its reader": "the same statement on the same operands",
+    "computed again, not recalled": "what was kept, from the same inputs",
+    "written twice": "the same value",
+    "rubbish written first": "overwritten before anybody reads it",
+    "address summed in another order": "integers below 2⁶³",
+    "more scratch than needed": "never touched",
+    "extremum taken in twice": "max(x, x) = x, and the first of equals wins",
+    "neutral element taken in": "it changes nothing",
+    "one sweep for each accumulator": "the accumulators do not read each other",
+    "accumulators exchanged": "their order says nothing",
+    "terms of a sum exchanged": "IEEE addition commutes",
+    "results copied": "the same values in fresh memory",
+    "arguments copied first": "the program writes to none of them",
+    "run twice": "the program keeps no state",
+}
+"""Why the variants of an operator conform: with the contract, or bit for bit."""
+
+
+def why(variant: Mutation) -> str:
+    """The reason for a variant of this module. Raises KeyError where there is none."""
+    return WHY[re.sub(r" of \d+$", "", variant.operator)]
 
 
 def variants(subject: Subject) -> Iterator[Mutation]:
-    """All variants of a program; the verifier has to pass every one."""
-    for group, kernel in subject.kernels.items() if subject.given is subject.args else ():
-        for what, where, edit in _edits(kernel.program):
-            yield Mutation(what, f"{group} {where}", tile=edit, group=group)
+    """All variants of a program."""
+    if subject.given is not subject.args:
+        return
+    for group, kernel in subject.kernels.items():
+        for make in (_lanes, orders, formulas):
+            for what, where, edit in make(kernel.program):
+                yield Mutation(what, f"{group} {where}", tile=edit, group=group)
+        for what, where, change in sums_exchanged(kernel.llvm):
+            yield Mutation(what, f"{group} {where}", text=change, group=group)
+    for what, wrap in _calls(subject):
+        yield Mutation(what, "all", wrap=wrap)
 
 
-def _edits(k: Kernel) -> Iterator[tuple[str, str, Edit]]:
-    for copies in (1, 2, 4):
-        if any(isinstance(s, Loop) and s.vector and _inner(s) and s.copies != copies for _, s in numbered(k)):
-            yield "another number of accumulators", f"{copies}", lambda k, c=copies: _copies(k, c)
-    yield "half as many lanes", "all", lambda k: replace(k, lanes=k.lanes // 2)
-    yield "one lane", "all", lambda k: _copies(replace(k, lanes=1), 1)
+def _lanes(k: Kernel) -> Iterator[Fault]:
+    for what, lanes in (
+        ("half as many lanes", k.lanes // 2),
+        ("twice as many lanes", 2 * k.lanes),
+        ("four lanes", 4),
+    ):
+        yield what, "all", lambda k, n=lanes: replace(k, lanes=n)
+    yield "one lane", "all", _scalar
+
+
+def _scalar(k: Kernel) -> Kernel:
     for at, s in numbered(k):
-        match s:
-            case Apply(op="exp", dtype="float32"):
-                yield "exp by way of exp2", words(k, at, s), lambda k, at=at: _by_exp2(k, at)
-            case Apply(op="add" | "mul" | "and" | "or" | "xor", args=(a, b)) if a != b:
-                yield (
-                    "operands of a commutative operator exchanged",
-                    words(k, at, s),
-                    lambda k, at=at: _flipped(k, at),
-                )
-            case Apply(op="sub", dtype="float32" | "float64"):
-                yield "a - b as a + (-b)", words(k, at, s), lambda k, at=at: _added(k, at)
-            case Apply(op="div", dtype="float32") if _constant(k, s.args[1]):
-                yield "division by a constant in float64", words(k, at, s), lambda k, at=at: _wide(k, at)
-            case Apply(op="rsqrt", dtype="float32"):
-                yield "1 / sqrt for rsqrt", words(k, at, s), lambda k, at=at: _quotient(k, at)
-            case Loop() if s.vector and not s.blocked and s.hi - s.lo > k.lanes and _inner(s):
-                yield "loop in two parts", words(k, at, s), lambda k, at=at: _parted(k, at)
-            case Pass(accumulators=accs) if len(accs) > 1:
-                yield "accumulators exchanged", words(k, at, s), lambda k, at=at: exchanged(k, at, _reversed)
-            case _:
-                pass
-    if k.scratch and k.vector in k.vectors:
-        yield (
-            "more scratch than needed",
-            "all",
-            lambda k: replace(k, scratch=tuple(Scratch(s.id, 2 * s.elements, s.dtype) for s in k.scratch)),
-        )
+        if isinstance(s, Loop) and s.vector and not any(isinstance(x, (Loop, Pass)) for x in s.body):
+            k = exchanged(k, at, lambda s: (replace(s, copies=1),) if isinstance(s, Loop) else (s,))
+    return replace(k, lanes=1)
 
 
-def _inner(s: Loop) -> bool:
-    return not any(isinstance(x, (Loop, Pass)) for x in s.body)
+Call = Callable[[Subject], Callable[..., Any]]
 
 
-def _constant(k: Kernel, result: int) -> bool:
-    return any(isinstance(s, Const) and s.dst == result for _, s in numbered(k))
+def _calls(subject: Subject) -> Iterator[tuple[str, Call]]:
+    """What is done around the call."""
+
+    def copied(s: Subject) -> Callable[..., Any]:
+        exe = s.executable()
+        return _with_draws(exe, lambda *args: pytree.tree_map_only(torch.Tensor, torch.clone, exe(*args)))
+
+    def own(s: Subject) -> Callable[..., Any]:
+        exe = s.executable()
+        return _with_draws(exe, lambda *args: exe(*(a.clone() for a in args)))
+
+    def twice(s: Subject) -> Callable[..., Any]:
+        exe = s.executable()
+        return lambda *args: (exe(*args), exe(*args))[1]
+
+    if subject.captured.graph.outputs:
+        yield "results copied", copied
+    if not subject.captured.graph.mutations:
+        yield "arguments copied first", own
+        if not subject.executable().counted_draws:
+            yield "run twice", twice
 
 
-def _copies(k: Kernel, copies: int) -> Kernel:
-    for at, s in numbered(k):
-        if isinstance(s, Loop) and s.vector and _inner(s):
-            k = exchanged(k, at, lambda s: (replace(s, copies=copies),) if isinstance(s, Loop) else (s,))
-    return k
-
-
-def _with(k: Kernel, at: int, made: list[Stmt], last: Stmt, *results: int) -> Kernel:
-    """Statement `at` replaced by `made` and `last`; `results` are as wide as it was."""
-    s = next(s for i, s in numbered(k) if i == at)
-    changed = exchanged(k, at, lambda _: (*made, last))
-    return vectorized(changed, *results) if isinstance(s, Apply) and s.dst in k.vectors else changed
-
-
-def _apply(k: Kernel, at: int) -> Apply:
-    s = next(s for i, s in numbered(k) if i == at)
-    assert isinstance(s, Apply)
-    return s
-
-
-def _by_exp2(k: Kernel, at: int) -> Kernel:
-    """exp(x) = 2^(x·log2 e), the product in float64."""
-    s, t = _apply(k, at), fresh(k)
-    made: list[Stmt] = [
-        Apply(t, "cast", s.args, "float64", ("float32",)), Const(t + 1, LOG2E, "float64"),
-        Apply(t + 2, "mul", (t, t + 1), "float64", ("float64",) * 2),
-        Apply(t + 3, "exp2", (t + 2,), "float64", ("float64",)),
-    ]  # fmt: skip
-    last = Apply(s.dst, "cast", (t + 3,), "float32", ("float64",), s.note)
-    return _with(k, at, made, last, t, t + 1, t + 2, t + 3)
-
-
-def _flipped(k: Kernel, at: int) -> Kernel:
-    s = _apply(k, at)
-    return _with(k, at, [], replace(s, args=s.args[::-1]))
-
-
-def _added(k: Kernel, at: int) -> Kernel:
-    s, t = _apply(k, at), fresh(k)
-    made: list[Stmt] = [Apply(t, "neg", (s.args[1],), s.dtype, (s.dtype,))]
-    return _with(k, at, made, replace(s, op="add", args=(s.args[0], t)), t)
-
-
-def _wide(k: Kernel, at: int) -> Kernel:
-    s, t = _apply(k, at), fresh(k)
-    made: list[Stmt] = [Apply(t + i, "cast", (a,), "float64", ("float32",)) for i, a in enumerate(s.args)]
-    made.append(Apply(t + 2, "div", (t, t + 1), "float64", ("float64",) * 2))
-    return _with(k, at, made, Apply(s.dst, "cast", (t + 2,), "float32", ("float64",)), t, t + 1, t + 2)
-
-
-def _quotient(k: Kernel, at: int) -> Kernel:
-    s, t = _apply(k, at), fresh(k)
-    made: list[Stmt] = [Apply(t, "sqrt", s.args, s.dtype, (s.dtype,))]
-    return _with(k, at, made, replace(s, op="reciprocal", args=(t,)), t)
-
-
-def _parted(k: Kernel, at: int) -> Kernel:
-    """The first vector apart from the others; results of the two bodies have the same numbers."""
-
-    def new(s: Stmt) -> tuple[Stmt, ...]:
-        assert isinstance(s, Loop)
-        cut = s.lo + k.lanes
-        return replace(s, hi=cut, copies=1), replace(s, lo=cut)
-
-    return exchanged(k, at, new)
-
-
-def _reversed(s: Stmt) -> tuple[Stmt, ...]:
-    assert isinstance(s, Pass)
-    return (replace(s, accumulators=s.accumulators[::-1]),)
+def _with_draws(exe: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+    call.counted_draws = exe.counted_draws  # type: ignore[attr-defined]
+    return call
