@@ -53,6 +53,12 @@ class OutputDrift:
     def ok(self) -> bool:
         return self.verdict not in VERDICTS[-2:]
 
+    def __str__(self) -> str:
+        counts = f"{self.equal} equal, {self.rounding} within rounding, {self.judged} judged"
+        verdict = f": {self.verdict}{f' ({self.detail})' if self.detail else ''}" if self.verdict else ""
+        largest = f"largest difference {self.largest:.1e}, {self.largest_ulps:.3g} ULP"
+        return f"{self.output} of {self.where}: {counts}{verdict}; {largest}"
+
 
 @dataclass(frozen=True, slots=True)
 class Drift:
@@ -76,6 +82,11 @@ class Drift:
         """What is worse than eager, a line each."""
         lines = (f"{o.output} of {o.where}: {o.verdict} ({o.detail})" for o in self.outputs if not o.ok)
         return (*self.faults, *lines)
+
+    def __str__(self) -> str:
+        """How many calls were compared, and a line for each output and each fault."""
+        calls = f"{self.calls} call{'s' * (self.calls != 1)}, {self.sampled} of them also run eagerly"
+        return "\n".join((calls, *map(str, self.outputs), *self.faults))
 
 
 @dataclass(slots=True)

@@ -72,8 +72,9 @@ def plan_from_json(data: Mapping[str, object], where: str = "plan") -> Plan:
         verify(graph)
         plan = _read_body(d, graph, where)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as e:
+        why = f"{e} is missing" if isinstance(e, KeyError) else e
         raise FormatError(
-            f"damaged plan: {e}", where=where, hint="make it again with `fusebound plan --save`"
+            f"damaged plan: {why}", where=where, hint="make it again with `fusebound plan --save`"
         ) from e
     except (GraphError, FormatError) as e:
         text = f"damaged plan: in its graph, {e.where or 'somewhere'}: {e.what}"

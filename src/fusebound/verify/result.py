@@ -107,7 +107,8 @@ class VerifyResult:
         """One line for a person."""
         bad = [*self.faults, *(f"{c.output} on {c.set!r}: {c.verdict} ({c.detail})" for c in self.failures)]
         counts = ", ".join(f"{n} {v}" for v, n in self.verdicts.items())
-        head = f"{len(self.checks)} checks on {len(self.sets)} sets of values: {counts}"
+        checks, sets = len(self.checks), len(self.sets)
+        head = f"{checks} check{'s' * (checks != 1)} on {sets} set{'s' * (sets != 1)} of values: {counts}"
         return f"{head}; FAILED: {'; '.join(bad)}" if bad else head
 
 

@@ -52,6 +52,18 @@ def test_a_share_of_the_calls() -> None:
     assert (f.report.calls, f.report.sampled) == (9, 2)
 
 
+def test_a_report_reads_as_text() -> None:
+    out = drift.OutputDrift(
+        "output 0", "softmax (a.py:3)", 1, 1, 1, 0.25, 1234.5, "worse", "rms 3 times eager's"
+    )
+    assert str(drift.Drift(8, 3, (out,), ("another shape",))).splitlines() == [
+        "8 calls, 3 of them also run eagerly",
+        "output 0 of softmax (a.py:3): 1 equal, 1 within rounding, 1 judged: worse (rms 3 times eager's); "
+        "largest difference 2.5e-01, 1.23e+03 ULP",
+        "another shape",
+    ]
+
+
 def test_wrong_numbers_are_warned_of_once_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten_tail(monkeypatch)
     f = sampled(softmax)

@@ -115,3 +115,10 @@ def test_differences_are_lines() -> None:
     assert any(line.startswith("+ cut add → mul on add: F900") for line in d.lines())
     same = plan(g, target=CPU).diff(plan(g, target=CPU))
     assert not same and same.lines() == []
+
+
+def test_a_plan_without_its_graph_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text('{"format": "fusebound.plan/1"}')
+    with pytest.raises(FormatError, match="damaged plan: 'graph' is missing"):
+        Plan.load(path)

@@ -70,11 +70,12 @@ def test_a_failed_boundary_shape_is_told() -> None:
     near, far = Figures(0.1, 0.1, 0.1, 1.0, 1.0), Figures(1.0, 1.0, 1.0, 9.0, 9.0)
     check = OutputCheck("random", "output 0", "float32", (3,), "worse", "rms", far, near, far)
     failed = VerifyResult((check,), ("random",), (), (), (), (), True, None, True, 0.1)
+    assert failed.summary().startswith("1 check on 1 set of values: 1 worse; FAILED")
     found = with_shapes(
         report("tile"), [ShapeCheck("last axis 3", failed), ShapeCheck("last axis 0", None, "no")]
     )
     assert not found.ok
-    assert any(line.startswith("FAILED at last axis 3: 1 checks") for line in found.checks), found.checks
+    assert any(line.startswith("FAILED at last axis 3: 1 check on") for line in found.checks), found.checks
     assert "refused by eager too: last axis 0" in found.checks
 
 
