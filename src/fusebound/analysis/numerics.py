@@ -111,7 +111,7 @@ def _roundings_inside(g: Graph, inside: frozenset[str]) -> list[str]:
 
 def _rounds(g: Graph, n: Node) -> bool:
     spec = spec_of(n.op)
-    if spec is None or spec.cls in ("move", "gather") or n.op in ("const", "iota", "neg", "abs"):
+    if spec is None or spec.exact:
         return False
     return g.values[n.out].dtype in HALF
 
@@ -158,7 +158,9 @@ def user_casts(g: Graph, nodes: Collection[str]) -> tuple[Node, ...]:
 def reductions(g: Graph, nodes: Collection[str]) -> tuple[Node, ...]:
     """The floating reductions inside whose order of summation a kernel chooses."""
     return tuple(
-        n for n in in_order(g, nodes) if n.op in ("sum", "prod") and g.values[n.inputs[0]].type.is_float
+        n
+        for n in in_order(g, nodes)
+        if (s := spec_of(n.op)) is not None and s.accumulates and g.values[n.inputs[0]].type.is_float
     )
 
 

@@ -20,8 +20,6 @@ from fusebound.ir.graph import (
 )  # fmt: skip
 from fusebound.ir.ops import OPS, OpSpec
 
-_COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "any", "all"))
-
 
 def contiguous(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Row-major strides, in elements; a symbolic size makes the outer strides its hint's."""
@@ -227,21 +225,17 @@ def _hint(d: Dim) -> int:
 
 def infer_dtype(spec: OpSpec, dtypes: list[str]) -> str:
     """The result's element type, where the operands decide it. ValueError for mixed types."""
-    if spec.name in _COMPARE:
-        return "bool"
-    if spec.name in ("argmax", "argmin"):
-        return "int64"
-    if spec.cls == "random":
-        return "int32"
-    if spec.name == "where":
-        return _same(spec, dtypes[1:])
-    if spec.cls == "gather":
-        return dtypes[0]
-    if spec.name in ("shl", "shr"):
-        return dtypes[0]
-    if spec.name in ("const", "iota", "cast"):
-        raise ValueError(f"{spec.name} needs a dtype")
-    return _same(spec, dtypes)
+    match spec.result:
+        case "":
+            return _same(spec, dtypes)
+        case "first":
+            return dtypes[0]
+        case "rest":
+            return _same(spec, dtypes[1:])
+        case "given":
+            raise ValueError(f"{spec.name} needs a dtype")
+        case name:
+            return name
 
 
 def _same(spec: OpSpec, dtypes: list[str]) -> str:

@@ -18,6 +18,10 @@ class OpSpec:
     `probability` is its operand, which must lie in [0, 1]: the kernel raises where it does not.
     `flops` is the cost of one element in vector instructions (approximate, for the cost model).
     `discontinuous` marks operators whose result jumps, so that a rounding before them may not vanish.
+    `floats` marks operators of floats alone. `result` is the result's element type where it is not the operands'
+    common one: a name, "first" (operand), "rest" (all operands but the first), or "given" (by the node).
+    `accumulates` marks reductions that round at every step: their order matters, and their result may be wider.
+    `exact` marks operators that bring no rounding of their own.
     """
 
     name: str
@@ -26,6 +30,10 @@ class OpSpec:
     attrs: tuple[str, ...] = ()
     flops: int = 1
     discontinuous: bool = False
+    floats: bool = False
+    result: str = ""
+    accumulates: bool = False
+    exact: bool = False
 
 
 def _table() -> dict[str, OpSpec]:
@@ -34,46 +42,50 @@ def _table() -> dict[str, OpSpec]:
     def many(names: str, cls: OpClass, arity: int, **kw: object) -> None:
         specs.extend(OpSpec(n, cls, arity, **kw) for n in names.split())  # type: ignore[arg-type]
 
-    many("const", "pointwise", 0, attrs=("value",), flops=0)
-    many("iota", "pointwise", 0, attrs=("dim", "start", "step"), flops=1)
-    many("neg abs", "pointwise", 1)
+    many("const", "pointwise", 0, attrs=("value",), flops=0, result="given", exact=True)
+    many("iota", "pointwise", 0, attrs=("dim", "start", "step"), flops=1, result="given", exact=True)
+    many("neg abs", "pointwise", 1, exact=True)
     many("sign", "pointwise", 1, flops=3, discontinuous=True)
-    many("sqrt", "pointwise", 1, flops=6)
-    many("reciprocal", "pointwise", 1, flops=4)
-    many("rsqrt", "pointwise", 1, flops=10)
-    many("exp exp2", "pointwise", 1, flops=14)
-    many("expm1 log log2 log10 log1p", "pointwise", 1, flops=20)
-    many("sin cos tanh sigmoid erf", "pointwise", 1, flops=22)
-    many("tan sinh cosh asin acos atan asinh acosh atanh erfc", "pointwise", 1, flops=40)
+    many("sqrt", "pointwise", 1, flops=6, floats=True)
+    many("reciprocal", "pointwise", 1, flops=4, floats=True)
+    many("rsqrt", "pointwise", 1, flops=10, floats=True)
+    many("exp exp2", "pointwise", 1, flops=14, floats=True)
+    many("expm1 log log2 log10 log1p", "pointwise", 1, flops=20, floats=True)
+    many("sin cos tanh sigmoid erf", "pointwise", 1, flops=22, floats=True)
+    many("tan sinh cosh asin acos atan asinh acosh atanh erfc", "pointwise", 1, flops=40, floats=True)
     many("floor ceil round trunc", "pointwise", 1, discontinuous=True)
-    many("isnan isinf isfinite", "pointwise", 1, flops=2)
-    many("probability", "pointwise", 1, flops=3)
+    many("isnan isinf isfinite", "pointwise", 1, flops=2, result="bool")
+    many("probability", "pointwise", 1, flops=3, floats=True)
     many("add sub mul maximum minimum clamp_min clamp_max", "pointwise", 2, flops=1)
-    many("div", "pointwise", 2, flops=4)
+    many("div", "pointwise", 2, flops=4, floats=True)
     many("floor_div rem fmod trunc_div", "pointwise", 2, flops=10, discontinuous=True)
     many("pow", "pointwise", 2, flops=45)
-    many("atan2", "pointwise", 2, flops=50)
-    many("eq ne lt le gt ge", "pointwise", 2, discontinuous=True)
-    many("and or xor shl shr", "pointwise", 2)
+    many("atan2", "pointwise", 2, flops=50, floats=True)
+    many("eq ne lt le gt ge", "pointwise", 2, discontinuous=True, result="bool")
+    many("and or xor", "pointwise", 2)
+    many("shl shr", "pointwise", 2, result="first")
     many("not", "pointwise", 1)
-    many("where fma", "pointwise", 3)
-    many("cast", "pointwise", 1, attrs=("user",))
+    many("where", "pointwise", 3, result="rest")
+    many("fma", "pointwise", 3, floats=True)
+    many("cast", "pointwise", 1, attrs=("user",), result="given")
 
-    many("sum prod amax amin any all", "reduce", 1, attrs=("axes",), flops=2)
-    many("argmax argmin", "reduce", 1, attrs=("axes",), flops=4, discontinuous=True)
+    many("sum prod", "reduce", 1, attrs=("axes",), flops=2, accumulates=True)
+    many("amax amin", "reduce", 1, attrs=("axes",), flops=2)
+    many("any all", "reduce", 1, attrs=("axes",), flops=2, result="bool")
+    many("argmax argmin", "reduce", 1, attrs=("axes",), flops=4, discontinuous=True, result="int64")
 
-    many("reshape expand", "move", 1, flops=0)
-    many("permute", "move", 1, attrs=("perm",), flops=0)
-    many("slice", "move", 1, attrs=("dim", "start", "step"), flops=0)
-    many("flip", "move", 1, attrs=("dims",), flops=0)
-    many("pad", "move", 1, attrs=("lo", "value"), flops=0)
-    many("cat", "move", -1, attrs=("dim",), flops=0)
-    many("slice_scatter", "move", 2, attrs=("dim", "start", "step"), flops=0)
+    many("reshape expand", "move", 1, flops=0, exact=True)
+    many("permute", "move", 1, attrs=("perm",), flops=0, exact=True)
+    many("slice", "move", 1, attrs=("dim", "start", "step"), flops=0, exact=True)
+    many("flip", "move", 1, attrs=("dims",), flops=0, exact=True)
+    many("pad", "move", 1, attrs=("lo", "value"), flops=0, exact=True)
+    many("cat", "move", -1, attrs=("dim",), flops=0, exact=True)
+    many("slice_scatter", "move", 2, attrs=("dim", "start", "step"), flops=0, exact=True)
 
-    many("gather index_select", "gather", 2, attrs=("dim",), flops=2)
+    many("gather index_select", "gather", 2, attrs=("dim",), flops=2, result="first", exact=True)
 
     # Ten rounds of two multiplications on half as many lanes each.
-    many("random", "random", 1, attrs=("draw", "word"), flops=130)
+    many("random", "random", 1, attrs=("draw", "word"), flops=130, result="int32")
     return {s.name: s for s in specs}
 
 

@@ -12,14 +12,6 @@ from fusebound.ir.ops import OPS
 
 Shape = tuple[Dim, ...]
 
-_FLOAT_NAMES = """
-    acos acosh asin asinh atan atan2 atanh cos cosh div erf erfc exp exp2 expm1 fma log log10 log1p log2
-    probability reciprocal rsqrt sigmoid sin sinh sqrt tan tanh
-"""
-_FLOAT_ONLY = frozenset(_FLOAT_NAMES.split())
-_GIVEN_DTYPE = frozenset(("cast", "const", "iota"))
-_WIDENING = frozenset(("sum", "prod"))
-
 
 def _is_int(a: Attr) -> bool:
     return isinstance(a, int) and not isinstance(a, bool)
@@ -94,9 +86,10 @@ def _range_faults(g: Graph, n: Node, key: str, a: Attr) -> Iterator[str]:
 
 def dtype_faults(g: Graph, n: Node) -> Iterator[str]:
     """Operands of one type where the builder wants one, and the result's type as the builder infers it."""
+    spec = OPS[n.op]
     dtypes = [g.values[v].dtype for v in n.inputs]
     result = g.values[n.out].dtype
-    if n.op in _FLOAT_ONLY and not all(DTYPES[d].kind in ("float", "complex") for d in dtypes):
+    if spec.floats and not all(DTYPES[d].kind in ("float", "complex") for d in dtypes):
         yield f"{n.op} of {', '.join(dtypes)}: cast to a float type first"
     if n.op == "where" and dtypes[0] != "bool":
         yield f"where chooses by {dtypes[0]}, not bool"
@@ -104,14 +97,14 @@ def dtype_faults(g: Graph, n: Node) -> Iterator[str]:
         yield f"{n.op} indexes by {dtypes[1]}, not an integer type"
     if n.op == "random" and dtypes[0] != "int64":
         yield f"{n.op} is keyed by {dtypes[0]}, not int64"
-    if n.op in _GIVEN_DTYPE:
+    if spec.result == "given":
         return
     try:
-        want = infer_dtype(OPS[n.op], dtypes)
+        want = infer_dtype(spec, dtypes)
     except ValueError as e:
         yield str(e)
         return
-    if result != want and not (n.op in _WIDENING and DTYPES[result].itemsize >= DTYPES[want].itemsize):
+    if result != want and not (spec.accumulates and DTYPES[result].itemsize >= DTYPES[want].itemsize):
         yield f"{n.op} of {', '.join(dict.fromkeys(dtypes))} is {want}, not {result}"
 
 
