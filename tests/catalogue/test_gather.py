@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from tests.catalogue.harness import check, rand
 
+import fusebound
+
 
 def test_embedding() -> None:
     def f(i: torch.Tensor, table: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
@@ -58,3 +60,27 @@ def test_take_along_dim_counts_from_the_end() -> None:
         return torch.take_along_dim(x, i, 1) * 2
 
     check(f, rand(4, 9), torch.tensor([[0, -1, 8, -9]]))
+
+
+def test_an_index_whose_element_is_dropped_or_overwritten() -> None:
+    """Eager raises for it all the same."""
+
+    def dropped(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x.index_select(0, i)[:3] * 2
+
+    def overwritten(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        v = x.index_select(0, i) + 1
+        return torch.select_scatter(v, v.select(0, 0), 0, -1) * 2
+
+    def divided(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return (i // (17 - i))[:3] + x[:3]
+
+    for f, error in ((dropped, IndexError), (overwritten, IndexError), (divided, RuntimeError)):
+        x, i = rand(17), torch.arange(17)
+        compiled = fusebound.compile(f, expected_calls=10**9, hardware="cpu-avx512")
+        for _ in range(2):
+            assert torch.equal(compiled(x, i), f(x, i))
+        i[-1] = 17
+        for g in (f, compiled):
+            with pytest.raises(error):
+                g(x, i)

@@ -11,6 +11,7 @@ from math import prod
 
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.placement import Placement
+from fusebound.analysis.raising import partly_checked
 from fusebound.analysis.resolve import (
     NeedSplit,
     Ranges,
@@ -89,6 +90,9 @@ def unify(g: Graph, nodes: Collection[str]) -> Space | Refusal:
     if not outputs:
         return Refusal("F501", "nothing that these operators compute is used", tuple(sorted(inside)))
     order = in_order(g, inside)
+    if (n := partly_checked(g, order, outputs)) is not None:
+        why = f"{g.user[n.user].label} may raise at elements of which the group needs only a part"
+        return Refusal("F501", why, (n.id,))
     factors: dict[str, tuple[int, ...]] = {}
     for _ in range(64):
         placed = Placement(g, inside, factors)

@@ -113,10 +113,14 @@ class Errors:
         return tuple(c for c in self.changes if not c.ok)
 
     def merged(self, other: Errors) -> Errors:
-        """The errors over the elements of both draws."""
+        """The errors over the elements of both draws. Where the size depends on the data, a part that only one draw is
+        large enough to have is taken as it is."""
+        parts = {p.name: p for p in self.parts}
+        for p in other.parts:
+            parts[p.name] = parts[p.name].merged(p) if p.name in parts else p
         return Errors(
             self.dtype,
-            tuple(a.merged(b) for a, b in zip(self.parts, other.parts, strict=True)),
+            tuple(parts.values()),
             self.equal and other.equal,
             classes.merged(self.changes, other.changes),
             max(self.tau_share, other.tau_share),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 from tests.unit.codegen.graphs import graph, placed, refused
 
 from fusebound.ir.builder import Builder
@@ -111,6 +114,32 @@ def test_a_gather_from_the_kernels_own_value() -> None:
         return b.emit("index_select", b.emit("neg", "x"), "i", dim=0)
 
     assert refused(graph(make)).code == "F609"
+
+
+@pytest.mark.parametrize("op", ["index_select", "floor_div"])
+def test_a_part_of_what_may_raise(op: str) -> None:
+    """Eager raises for an index or a divisor that the slice drops."""
+
+    def make(b: Builder, kept: int = 3) -> str:
+        b.input("x", (6,), "int64")
+        b.input("i", (6,), "int64")
+        b.begin("f")
+        v = b.emit(op, "x", "i", dim=0) if op == "index_select" else b.emit(op, "x", "i")
+        return b.emit("slice", b.emit("neg", v), shape=(kept,), dim=0, start=0, step=1)
+
+    refusal = refused(graph(make))
+    assert refusal.code == "F501" and "may raise" in refusal.message
+    assert placed(graph(partial(make, kept=6))).dims == (6,)
+
+
+def test_a_part_of_a_division_by_a_constant() -> None:
+    def make(b: Builder) -> str:
+        b.input("x", (6,), "int64")
+        b.begin("f")
+        v = b.emit("floor_div", "x", b.const(2, "int64"))
+        return b.emit("slice", v, shape=(3,), dim=0, start=0, step=1)
+
+    assert placed(graph(make)).dims == (3,)
 
 
 def test_a_tensor_without_elements() -> None:

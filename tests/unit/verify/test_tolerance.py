@@ -142,6 +142,13 @@ def test_eager_numerics_count_the_operators_that_may_differ() -> None:
     assert ruling(off(5 * STEP), EXACT.float(), numerics="eager", transcendentals=2).verdict == "worse"
 
 
+def test_draws_of_different_sizes_are_pooled() -> None:
+    """A result whose size depends on the data has a tail in some draws only."""
+    large, small = (measure(t, t, Exact(t.double())) for t in (torch.randn(70), torch.randn(5)))
+    for draws in ((large, small), (small, large)):
+        assert {p.name: p.count for p in pooled(draws).parts} == {"all": 75, "tail": 6}
+
+
 def test_draws_are_pooled() -> None:
     lucky = measure(off(3 * STEP)[:4], EXACT.float()[:4], Exact(EXACT[:4]))
     usual = measure(off(3 * STEP)[:4], off(3 * STEP)[:4], Exact(EXACT[:4]))

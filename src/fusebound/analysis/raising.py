@@ -1,0 +1,65 @@
+"""Operators that raise at an element: an index out of range, an integer divided by zero, no probability.
+
+A kernel evaluates what its results need. Eager evaluates every element, and raises also for one that a slice drops or
+an update overwrites afterwards; so such an operator is fused only where the kernel evaluates all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from fusebound.ir.dtypes import DTYPES
+from fusebound.ir.graph import Graph, Node
+
+_DIVISIONS = ("floor_div", "trunc_div", "rem", "fmod")
+_CHECKED = ("gather", "index_select", "probability")
+
+
+def partly_checked(g: Graph, order: Sequence[Node], outputs: Collection[str]) -> Node | None:
+    """An operator of the group (`order`, operands first) that may raise at an element that the kernel does not
+    evaluate, if there is one."""
+    whole = set(outputs)
+    slices: dict[str, list[Node]] = {}
+    for n in reversed(order):
+        if n.out in whole or _covered(g, n.out, slices.get(n.out, ())):
+            match n.op:
+                case "slice":
+                    slices.setdefault(n.inputs[0], []).append(n)
+                case "slice_scatter" | "gather" | "index_select":
+                    whole.update(n.inputs[1:])
+                case _:
+                    whole.update(n.inputs)
+        elif _may_raise(g, n):
+            return n
+    return None
+
+
+def _covered(g: Graph, value: str, slices: Sequence[Node]) -> bool:
+    """Whether slices along one axis take every element of a value between them."""
+    shape = g.values[value].shape
+    spans = sorted(_span(g, n) for n in slices if n.attr("step") == 1)
+    for dim, size in enumerate(shape):
+        reached = 0
+        for axis, start, end in spans:
+            if axis == dim and start <= reached:
+                reached = max(reached, end)
+        if reached == size:
+            return bool(spans)
+    return False
+
+
+def _span(g: Graph, n: Node) -> tuple[int, int, int]:
+    """The axis of a slice, its first element and the one after its last."""
+    dim, start = n.attr("dim"), n.attr("start")
+    assert isinstance(dim, int) and isinstance(start, int)
+    size = g.values[n.out].shape[dim]
+    assert isinstance(size, int)
+    return dim, start, start + size
+
+
+def _may_raise(g: Graph, n: Node) -> bool:
+    if n.op not in _DIVISIONS:
+        return n.op in _CHECKED
+    divisor = g.producer.get(n.inputs[1])
+    constant = divisor is not None and divisor.op == "const" and bool(divisor.attr("value"))
+    return not DTYPES[g.values[n.out].dtype].is_float and not constant
