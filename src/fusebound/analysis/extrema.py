@@ -19,6 +19,8 @@ def maximum(a: Array, b: Array) -> Array:
 
 def minimum(a: Array, b: Array) -> Array:
     """The lesser, element by element."""
+    if np.result_type(a, b).kind != "f":
+        return np.minimum(a, b)
     return np.where((a == 0) & (b == 0), np.negative(np.subtract(np.negative(a), b)), np.minimum(a, b))
 
 
