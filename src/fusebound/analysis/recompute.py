@@ -13,20 +13,16 @@ from fusebound.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """The three choices for one value and its consumers outside a group, in µs and bytes.
+    """The three choices for one value and its consumers outside a group, in µs.
 
     Sharing stores it as an extra output; recomputing evaluates its producer again in each consumer's kernel
     and reads the producer's operands; materialising cuts the graph at the value.
     """
 
-    consumers_outside: int
     share_us: float
-    share_bytes: int
     recompute_us: float
-    recompute_bytes: int
     evaluations: int
     materialise_us: float
-    materialise_bytes: int
 
 
 def ways(g: Graph, value: str, nodes: Collection[str], target: Target) -> Ways:
@@ -39,10 +35,8 @@ def ways(g: Graph, value: str, nodes: Collection[str], target: Target) -> Ways:
     producer = [n.id for n in g.members[g.producer[value].user]]
     reads = sum(g.values[v].nbytes for v in _operands(g, producer)) * outside
     compute = instructions(g, producer, target) / target.flops * outside
-    return Ways(
-        outside, share / rate, share, max(reads / rate, compute), reads, len(producer) * outside,
-        target.launch_us + materialise / rate, materialise,
-    )  # fmt: skip
+    again = max(reads / rate, compute)
+    return Ways(share / rate, again, len(producer) * outside, target.launch_us + materialise / rate)
 
 
 def _operands(g: Graph, nodes: Collection[str]) -> list[str]:
