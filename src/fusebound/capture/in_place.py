@@ -104,8 +104,8 @@ def _operands(call: torch.fx.Node) -> list[_Operand]:
 
 def check_in_place(graph: torch.fx.Graph) -> None:
     """Raise E204 where an operator writes to a tensor that is two inputs; E206 where it overwrites memory that it still
-    reads, or that one of the views between it and the tensor that owns the memory reaches twice; E202 where it changes
-    the shape of an argument.
+    reads, or that one of the views between it and the tensor that owns the memory reaches twice or shows in windows
+    with gaps; E202 where it changes the shape of an argument.
 
     Eager judges dense operands only (`at::get_overlap_status`). For others it does not look, and elements that it
     has written already are read again: no graph says that either.
@@ -144,10 +144,22 @@ def _check_target(call: torch.fx.Node, target: torch.fx.Node) -> None:
             f"{call.target} changes the shape of {'an argument' if argument else 'its out='}, not only its elements",
             where=shown(source_of(call)), hint="use a view, or run it eagerly", code="E202",
         )  # fmt: skip
-    if any(_is_static(v := t.meta.get("val")) and folds(v) for t in _path(target)):
+    if any(_is_static(v := t.meta.get("val")) and folds(v) for t in path(target)):
         raise _in_place(
             call, "writes to a tensor whose elements share memory: eager raises here, or writes some twice"
         )
+    if any(map(_leaves_gaps, path(target))):
+        raise _in_place(
+            call, "writes through windows (unfold) that leave elements out", "write through slices instead"
+        )
+
+
+def _leaves_gaps(node: torch.fx.Node) -> bool:
+    """Whether it is a view of windows that do not hold all elements; tracing would fill the others with zeros."""
+    if node.target is not torch.ops.aten.unfold.default:
+        return False
+    a, b = node.meta.get("val"), node.all_input_nodes[0].meta.get("val")
+    return not (_is_static(a) and _is_static(b) and a.numel() == b.numel())
 
 
 def _changes_shape(call: torch.fx.Node) -> bool:
@@ -180,12 +192,14 @@ def _check_pair(call: torch.fx.Node, target: _Operand, other: _Operand) -> None:
     raise _in_place(call, "reads memory that it overwrites: eager raises here, or its loop's order decides")
 
 
-def _path(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+def path(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     """The node, what it is a view of, and so on."""
     yield node
     for source in node.all_input_nodes[:1]:
+        if isinstance(source.meta.get("val"), list | tuple):  # a piece of a split
+            source = source.all_input_nodes[0]
         if _share(node, source):
-            yield from _path(source)
+            yield from path(source)
 
 
 def _origin(node: torch.fx.Node) -> torch.fx.Node:
@@ -212,8 +226,5 @@ def _is_static(t: Any) -> TypeGuard[torch.Tensor]:
     )
 
 
-def _in_place(node: torch.fx.Node, what: str) -> CaptureError:
-    return CaptureError(
-        f"{node.target} {what}", where=shown(source_of(node)),
-        hint="clone the operand first", code="E206",
-    )  # fmt: skip
+def _in_place(node: torch.fx.Node, what: str, hint: str = "clone the operand first") -> CaptureError:
+    return CaptureError(f"{node.target} {what}", where=shown(source_of(node)), hint=hint, code="E206")  # fmt: skip

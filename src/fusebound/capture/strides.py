@@ -6,6 +6,7 @@ becomes a functional one, which returns memory of its own layout where eager wri
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any, TypeGuard
@@ -16,14 +17,19 @@ from torch.fx.node import map_arg
 
 from fusebound.capture.encode import words
 from fusebound.capture.fxnodes import target_name
-from fusebound.capture.overlap import extent, folds
+from fusebound.capture.in_place import path
+from fusebound.capture.layout import indexed, is_dense, iterated
 from fusebound.capture.source import written_as
 
 _ITERATED = words("""
 aten.floor_divide.default aten.copysign.Tensor aten.xlogy.Tensor aten.special_xlogy.default aten.logaddexp.default
-aten.logaddexp2.default aten.logical_and.default aten.logical_or.default aten.logical_xor.default
+aten.logaddexp2.default aten.logical_and.default aten.logical_or.default aten.logical_xor.default aten.heaviside.default
+aten.addcdiv.default aten.addcmul.default aten.lerp.Tensor aten.where.self aten.clamp.Tensor aten.clamp_min.Tensor
+aten.clamp_max.Tensor
 """)
-"""Operators of two tensors that eager lays out like their sum (TensorIterator), tracing does not."""
+"""Element-wise loops over several tensors that tracing lays out otherwise than eager."""
+
+_INDICES = (torch.int64, torch.int32)
 
 _CONTIGUOUS = words("aten.log_sigmoid.default aten.log_sigmoid_forward.default aten.pow.Scalar")
 """Operators whose results are row-major whatever their operand is."""
@@ -54,18 +60,42 @@ def _eager(node: torch.fx.Node, written: torch.fx.Node | None) -> Sequence[int] 
         return None
     if written is not None and _is_write(node, written):
         held = written.meta.get("val")
-        if not _is_static(held) or (held.shape, held.dtype) != (val.shape, val.dtype) or not _is_dense(held):
+        if not _is_static(held) or (held.shape, held.dtype) != (val.shape, val.dtype):
             return None
-        return held.stride()
+        return held.stride() if is_dense(held) or _is_whole(written) else None
     if target in _CONTIGUOUS:
         with val.fake_mode:
             return torch.empty(val.shape, device=val.device).stride()
     if target in _ITERATED:
-        operands = [a.meta["val"] for a in node.args if isinstance(a, torch.fx.Node)]
-        if len(operands) == 2 and all(map(_is_static, operands)):
-            with val.fake_mode:
-                return torch.ops.aten.add.Tensor(*operands).stride()
+        operands = [n.meta["val"] for n in node.args if isinstance(n, torch.fx.Node)]
+        return iterated(val.shape, _promoted(operands)) if all(map(_is_static, operands)) else None
+    if target == "aten.index.Tensor":
+        x, given = node.args
+        return _indexed(x, given)
     return None
+
+
+def _promoted(operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The operands as the loop reads them: those of another type than the common one are copied first, which leaves
+    neither gaps nor repetitions."""
+    numbers = [t.dtype for t in operands if t.dtype != torch.bool] or [torch.bool]
+    common = functools.reduce(torch.promote_types, numbers)
+    return [
+        t
+        if t.dtype in (common, torch.bool)
+        else torch.empty_strided(t.shape, iterated(t.shape, [t]), dtype=common, device="meta")
+        for t in operands
+    ]
+
+
+def _indexed(x: Any, given: Any) -> Sequence[int] | None:
+    """The strides of `x[given]`, for integers: what a mask picks has no fixed size."""
+    indices = [n and n.meta["val"] for n in given]
+    some = [t for t in indices if t is not None]
+    if not _is_static(x.meta["val"]) or not all(_is_static(t) and t.dtype in _INDICES for t in some):
+        return None
+    with x.meta["val"].fake_mode:
+        return indexed(x.meta["val"], indices)
 
 
 def _is_write(node: torch.fx.Node, written: torch.fx.Node) -> bool:
@@ -76,10 +106,11 @@ def _is_write(node: torch.fx.Node, written: torch.fx.Node) -> bool:
     return b._schema.is_mutable and a._opname == b._opname.removesuffix("_")
 
 
-def _is_dense(t: torch.Tensor) -> bool:
-    """Whether the tensor is all of the memory that it spans: no part of another."""
-    low, high = extent(t)
-    return not folds(t) and high - low == t.numel() * t.element_size()
+def _is_whole(written: torch.fx.Node) -> bool:
+    """Whether an operator in place writes all of a tensor that the program made, gaps between its elements or not."""
+    *_, owner = path(written)
+    a, b = written.meta["val"], owner.meta["val"]
+    return owner.op == "call_function" and (a.shape, a.stride()) == (b.shape, b.stride())
 
 
 def _lay_out(node: torch.fx.Node, strides: Sequence[int]) -> None:

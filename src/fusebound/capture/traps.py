@@ -2,7 +2,8 @@
 
 E201 a tensor that is no input is mutated · E202 a Python side effect · E203 `.backward()` inside ·
 E204 overlapping inputs, one of them mutated · E205 a Python branch on a value ·
-E206 an in-place operator that reads overlapping memory · E207 a Python number differs from the captured one ·
+E206 an in-place operator on memory that it reads or sees through gaps ·
+E207 a Python number differs from the captured one ·
 E209 a branch of control flow that cannot be a graph of its own · E210 shapes that fit for one value only
 """
 

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 import torch
 
+from fusebound.analysis.alias import is_view
 from fusebound.capture.captured import Captured
-from fusebound.capture.replay import inputs_of, is_in_place, prepare
+from fusebound.capture.replay import inputs_of, is_alias, is_in_place, prepare
 from fusebound.codegen.build import Kernel
 from fusebound.errors import BuildError, UsageError
 from fusebound.ir.graph import Graph, UserOp
@@ -125,8 +126,10 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
     writes = [slot[v] for v in op.outputs]
     needed = {v for n in graph.members[op.name] for v in n.inputs}
     lent = [(k, _allocator(graph, v)) for k, v in enumerate(ids) if v not in needed]
-    # What the user wrote in place keeps its strides, which the functional operator may not.
-    kept = {slot[v]: _strides(graph, v) for v in op.outputs if is_in_place(op) and graph.values[v].is_static}
+    # What the user wrote in place keeps its strides, which the functional operator may not. The views that are made
+    # again after it are part of it, and stay views.
+    in_place = is_in_place(op) and not is_view(graph, op) and not is_alias(op)
+    kept = {slot[v]: _strides(graph, v) for v in op.outputs if in_place and _is_laid_out(graph, v)}
 
     def step(env: list[Any]) -> None:
         values = [env[i] for i in reads]
@@ -162,6 +165,12 @@ def _shape(graph: Graph, value: str) -> tuple[int, ...]:
 
 def _strides(graph: Graph, value: str) -> tuple[int, ...]:
     return tuple(s for s in graph.values[value].strides if isinstance(s, int))
+
+
+def _is_laid_out(graph: Graph, value: str) -> bool:
+    """Whether a value's shape and strides are known before the run."""
+    v = graph.values[value]
+    return all(isinstance(n, int) for n in (*v.shape, *v.strides))
 
 
 def _allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:

@@ -54,6 +54,15 @@ ONE_AFTER_ANOTHER: list[Callable[[Tensor, Tensor], Any]] = [
     lambda a, b: FOREACH._foreach_add_([a[2:], b[:2]], [b[2:], a[1:3]]),
 ]
 
+WINDOWS: list[Callable[[Tensor, Tensor], Any]] = [
+    lambda a, b: a.unfold(0, 2, 3).mul_(2),
+    lambda a, b: a.view(-1).unfold(0, 3, 3).add_(b[1, 0]),
+    lambda a, b: a.unfold(0, 1, 2).select(-1, 0).neg_(),
+    lambda a, b: a.unfold(1, 2, 3).split(1)[0].neg_(),
+    lambda a, b: (b * 2).unfold(0, 1, 3).neg_(),
+]
+"""Views of windows that do not show every element, which tracing would fill with zeros."""
+
 LEGAL: list[Callable[[Tensor, Tensor], Any]] = [
     lambda a, b: a.add_(a),
     lambda a, b: a[:2].add_(a[2:]),
@@ -112,6 +121,7 @@ def same(got: Any, want: Any) -> bool:
     ("steps", "text"),
     [
         (SELF_OVERLAPPING, "reads memory that it overwrites|elements share memory"),
+        (WINDOWS, "writes through windows"),
         (ONE_AFTER_ANOTHER, "what it has written in an earlier one"),
     ],
 )

@@ -245,3 +245,39 @@ def test_stores_past_the_cache() -> None:
     exe = build(plan(captured.graph, target=target, expected_calls=10**9), captured, target=target)
     assert "streaming" in exe.kernels[0].source and "nontemporal" in exe.kernels[0].llvm
     torch.testing.assert_close(exe(x), f(x))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.unsqueeze(1).reciprocal_(),
+        lambda x: x.unflatten(1, (1, -1)).mul_(3),
+        lambda x: x.permute(1, 0).masked_fill_(x.t() > 0, 2),
+    ],
+)
+@pytest.mark.parametrize("policy", ["tile", "none"])
+def test_a_view_that_is_written_and_returned_shows_an_input_with_gaps(
+    write: Callable[[torch.Tensor], torch.Tensor], policy: str
+) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return write(x)
+
+    x, y = torch.arange(1.0, 61).view(3, 20)[:, ::2], torch.arange(1.0, 61).view(3, 20)[:, ::2]
+    captured = capture(fn, (x,))
+    exe = build(plan(captured.graph, target=get("cpu-avx512"), policy=policy), captured)
+    mine, theirs = exe(x), fn(y)
+    assert torch.equal(mine, theirs)
+    assert torch.equal(x, y)
+    assert (mine.data_ptr(), mine.stride()) == (x.data_ptr(), theirs.stride())
+
+
+def test_a_write_into_what_has_strides_of_the_run() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        found = x.nonzero()
+        found[0, :1].copy_(found.flip(0)[0, :1])
+        return found
+
+    x = torch.tensor([[0, 1, 0], [1, 1, 0]])
+    captured = capture(fn, (x,))
+    exe = build(plan(captured.graph, target=get("cpu-avx512")), captured)
+    assert torch.equal(exe(x), fn(x))
