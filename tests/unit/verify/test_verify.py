@@ -242,6 +242,20 @@ def test_an_input_that_eager_leaves_alone_must_not_change() -> None:
     assert any("was changed, which eager does not" in f for f in result.faults)
 
 
+@pytest.mark.parametrize(("held", "written", "ok"), [(-1, 0x7FC00000, True), (0, -(2**31), False)])
+def test_only_the_bits_of_a_nan_may_change(held: int, written: int, ok: bool) -> None:
+    """A NaN stays one, a zero keeps its sign."""
+    x = torch.ones(3, 4)
+    x.view(torch.int32)[1, 2] = held
+
+    def kernel(x):
+        y = softmax(x)
+        x.view(torch.int32)[1, 2] = written
+        return y
+
+    assert verify(kernel, trace(softmax, x), (x,), sets=(GIVEN,)).ok is ok
+
+
 def test_exceptions_have_to_agree() -> None:
     i = torch.tensor([0, 130])
     traced = trace(lambda x, i: x[:, i], X, i)
