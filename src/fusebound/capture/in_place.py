@@ -115,7 +115,7 @@ def check_in_place(graph: torch.fx.Graph) -> None:
         operands = _operands(call)
         for target in operands:
             if target.written:
-                *_, base = _path(target.node)
+                *_, base = path(target.node)
                 if name := tied.get(_identity(base)):
                     raise overlapping_mutation(name, source_of(call))
                 _check_target(call, target.node)
