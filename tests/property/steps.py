@@ -73,7 +73,7 @@ REAL: dict[str, tuple[str, ...]] = {
         "F.leaky_relu({a})", "F.hardswish({a})", "F.logsigmoid({a})", "{a}.exp2()", "{a}.log2()",
         "torch.hypot({a}, {b})", "{a}.erfc()", "{a}.sinh()", "{a}.atan()", "torch.logaddexp({a}, {b})",
         "{a}.trunc()", "{a}.frac()", "{a}.lerp({b}, {r})", "torch.nan_to_num({a})", "{a}.isnan()",
-        "torch.copysign({a}, {b})", "{a}.clamp({b}, None)", "F.tanhshrink({a})", "torch.xlogy({a}, {b})",
+        "torch.copysign({a}, {b}.nan_to_num())", "{a}.clamp({b}, None)", "F.tanhshrink({a})", "torch.xlogy({a}, {b})",
         "{a}.sinc()", "{a}.logit(0.1)", "F.threshold({a}, 0.1, {r})", "F.relu6({a})", "F.selu({a})",
     ),
     "reduce": (
@@ -100,6 +100,6 @@ REAL: dict[str, tuple[str, ...]] = {
         "{a}.reciprocal_()", "F.dropout({a}, 0.5, True, inplace=True)",
     ),
 }  # fmt: skip
-"""Further lines, for programs over real numbers."""
+"""Further lines, for programs over real numbers; a NaN has no sign to copy."""
 
 WEIGHTS = {"pointwise": 44, "reduce": 14, "move": 18, "gather": 3, "random": 3, "boundary": 3, "in place": 12}
