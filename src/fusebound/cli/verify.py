@@ -57,7 +57,9 @@ def command(options: Options, model: str, boundary: bool, bisect: bool, output: 
     report = with_verify(report_of(session.plan, session.target, model=session.model.name), found)
     if boundary:
         report = with_shapes(report, _shapes(session))
-    if bisect and not found.ok:
+    if bisect and found.ok:
+        session.phases.say(f"nothing fails: there is nothing to find, and {output} is not written")
+    elif bisect:
         report = _bisected(session, report, found, output)
     emit(
         options.format,

@@ -73,6 +73,10 @@ class Rules:
 NO_RULES = Rules()
 
 
+class RuleNotice(UserWarning):
+    """Said of a rule that names no operator of the function that it is given for."""
+
+
 def matches(u: UserOp, pattern: str) -> bool:
     """Whether a pattern names an operator, alone or with its module path."""
     full = f"{u.scope}.{u.name}" if u.scope else u.name

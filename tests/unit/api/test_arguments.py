@@ -11,6 +11,7 @@ import torch
 
 import fusebound as fb
 from fusebound.errors import UsageError
+from fusebound.gates.rules import RuleNotice
 
 MANY = 10**9
 
@@ -73,3 +74,9 @@ def test_a_saved_plan_of_a_module_takes_its_parameters_as_arguments(tmp_path: Pa
     assert len(args) == 5
     torch.testing.assert_close(exe(*args), block(x))
     assert fb.verify(exe, *args).ok
+
+
+def test_a_rule_that_names_no_operator_is_told() -> None:
+    graph = fb.capture(lambda x: torch.relu(x * 2), torch.ones(4))
+    with pytest.warns(RuleNotice, match="'softmax'"):
+        fb.plan(graph, rules={"forbid": [["mul", "softmax"]]})

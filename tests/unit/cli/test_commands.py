@@ -161,6 +161,12 @@ def test_verify_finds_what_is_to_blame(
     assert culprit["script"] == str(script) and "torch.ops.aten.exp.default(x)" in script.read_text()
 
 
+def test_bisect_of_what_passes_says_so(run: Run, model: str, tmp_path: Path) -> None:
+    script = tmp_path / "repro.py"
+    code, _, err = run("verify", f"{model}:keyword", *PLANNED, "--bisect", "--output", str(script))
+    assert code == 0 and "nothing fails" in err and not script.exists()
+
+
 def test_verify_at_boundary_shapes(run: Run, model: str) -> None:
     code, out, _ = run("verify", f"{model}:scaled", "--expected-calls", "100000000", "--boundary")
     assert code == 0
