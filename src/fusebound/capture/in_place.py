@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import torch
 import torch.fx
 from torch.export import ExportedProgram
+from torch.fx.node import map_arg
 
 from fusebound.capture.classes import classify
 from fusebound.capture.fxnodes import IDENTITY_AT_INFERENCE, target_name
@@ -144,6 +145,11 @@ def _check_target(call: torch.fx.Node, target: torch.fx.Node) -> None:
             f"{call.target} changes the shape of {'an argument' if argument else 'its out='}, not only its elements",
             where=shown(source_of(call)), hint="use a view, or run it eagerly", code="E202",
         )  # fmt: skip
+    if _converts(call, target):
+        raise CaptureError(
+            f"{call.target} has an out= of another type than its result's: eager may refuse it, tracing does not",
+            where=shown(source_of(call)), hint="give out= the type of the result", code="E202",
+        )  # fmt: skip
     if any(_is_static(v := t.meta.get("val")) and folds(v) for t in path(target)):
         raise _in_place(
             call, "writes to a tensor whose elements share memory: eager raises here, or writes some twice"
@@ -171,6 +177,31 @@ def _resizes(call: torch.fx.Node, target: torch.fx.Node) -> bool:
     """Whether an `out=` does not have the shape of the result."""
     a, b = call.meta.get("val"), target.meta.get("val")
     return target in call.kwargs.values() and _is_static(a) and _is_static(b) and a.shape != b.shape
+
+
+def _converts(call: torch.fx.Node, target: torch.fx.Node) -> bool:
+    """Whether one of several `out=` has another type than the operator gives without them."""
+    op, traced = _op(call), call.meta.get("val")
+    if op is None or not isinstance(traced, tuple) or target not in call.kwargs.values():
+        return False
+    outs = [a.name for a in op._schema.arguments if a.kwarg_only and a.alias_info is not None]
+    rest = [(a.name, str(a.type)) for a in op._schema.arguments if a.name not in outs]
+    packet = op.overloadpacket
+    for plain in (getattr(packet, name) for name in packet.overloads()):
+        if [(a.name, str(a.type)) for a in plain._schema.arguments] != rest:
+            continue
+        given: Any = map_arg((call.args, {k: v for k, v in call.kwargs.items() if k not in outs}), _traced)
+        with traced[0].fake_mode:
+            made = plain(*given[0], **given[1])
+        return any(
+            call.kwargs[name] is target and t.dtype != _traced(target).dtype
+            for name, t in zip(outs, made, strict=True)
+        )
+    return False
+
+
+def _traced(node: torch.fx.Node) -> Any:
+    return node.meta["val"]
 
 
 def _check_pair(call: torch.fx.Node, target: _Operand, other: _Operand) -> None:

@@ -1,4 +1,4 @@
-"""Eager's strides where tracing believes others.
+"""Eager's strides and types where tracing believes others.
 
 Tracing runs some operators by definitions of their own, which lay results out differently; and an operator in place
 becomes a functional one, which returns memory of its own layout where eager writes into the operand's.
@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 import torch
 import torch.fx
+from torch._prims_common import suggest_memory_format
 from torch.fx.node import map_arg
 
 from fusebound.capture.encode import words
@@ -35,8 +36,15 @@ _CONTIGUOUS = words("aten.log_sigmoid.default aten.log_sigmoid_forward.default a
 """Operators whose results are row-major whatever their operand is."""
 
 
+_LIKE_OPERAND = words("aten.max_unpool2d.default")
+"""Operators whose results are laid out channels-last where their first operand is."""
+
+_RUNNING = words("aten._native_batch_norm_legit_functional.default")
+"""Training batch norms: running statistics keep their type, which tracing widens beside half precision."""
+
+
 def settle(graph: torch.fx.Graph, originals: dict[str, torch.fx.Node]) -> None:
-    """Give the traced results eager's strides, and what is computed from them those that follow.
+    """Give the traced results eager's strides and types, and what is computed from them those that follow.
 
     `originals` are the nodes of the program as the user wrote it, by name.
     """
@@ -47,9 +55,11 @@ def settle(graph: torch.fx.Graph, originals: dict[str, torch.fx.Node]) -> None:
             continue
         if not moved.isdisjoint(node.all_input_nodes):
             _trace_again(node)
+        if target_name(node.target) in _RUNNING:
+            _keep_running_types(node)
         if (strides := _eager(node, written_as(node, originals))) is not None:
             _lay_out(node, strides)
-        if _strides(node.meta["val"]) != _strides(before):
+        if _layout(node.meta["val"]) != _layout(before):
             moved.add(node)
 
 
@@ -66,6 +76,10 @@ def _eager(node: torch.fx.Node, written: torch.fx.Node | None) -> Sequence[int] 
     if target in _CONTIGUOUS:
         with val.fake_mode:
             return torch.empty(val.shape, device=val.device).stride()
+    if target in _LIKE_OPERAND:
+        with val.fake_mode:
+            format = suggest_memory_format(node.all_input_nodes[0].meta["val"])
+            return torch.empty(val.shape, device=val.device, memory_format=format).stride()
     if target in _ITERATED:
         operands = [n.meta["val"] for n in node.args if isinstance(n, torch.fx.Node)]
         return iterated(val.shape, _promoted(operands)) if all(map(_is_static, operands)) else None
@@ -96,6 +110,14 @@ def _indexed(x: Any, given: Any) -> Sequence[int] | None:
         return None
     with x.meta["val"].fake_mode:
         return indexed(x.meta["val"], indices)
+
+
+def _keep_running_types(node: torch.fx.Node) -> None:
+    """Give the last two results of a batch norm the types of its running statistics."""
+    *made, mean, var = node.meta["val"]
+    olds = [a.meta["val"] for a in node.args[3:5] if isinstance(a, torch.fx.Node)]
+    with mean.fake_mode:
+        node.meta["val"] = (*made, *(t.to(old.dtype) for t, old in zip((mean, var), olds, strict=True)))
 
 
 def _is_write(node: torch.fx.Node, written: torch.fx.Node) -> bool:
@@ -142,7 +164,10 @@ def _is_static(val: Any) -> TypeGuard[Any]:
     )
 
 
-def _strides(val: Any) -> Any:
+def _layout(val: Any) -> Any:
+    """Strides and types of a traced result."""
     if isinstance(val, list | tuple):
-        return [_strides(v) for v in val]
-    return val.stride() if isinstance(val, torch.Tensor) and val.layout == torch.strided else None
+        return [_layout(v) for v in val]
+    return (
+        (val.stride(), val.dtype) if isinstance(val, torch.Tensor) and val.layout == torch.strided else None
+    )

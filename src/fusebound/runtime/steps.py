@@ -41,7 +41,7 @@ def kernel_step(
     """Run a kernel: outputs come from the pool, except those that are written straight into an input."""
     made = set(graph.values) - set(graph.input_ids)
     reads = tuple(slot[v] for v in kernel.inputs)
-    unsure = tuple((slot[v], _strides(graph, v)) for v in kernel.inputs if v in made)
+    unsure = tuple((slot[v], v, _strides(graph, v), _dtype(graph, v)) for v in kernel.inputs if v in made)
     resting = tuple((slot[v], v, _shape(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
     writes = tuple((slot[v], _allocator(graph, v), slot.get(direct.get(v, ""), -1)) for v in kernel.outputs)
     elements = max(graph.values[v].numel for v in (*kernel.inputs, *kernel.outputs))
@@ -53,7 +53,9 @@ def kernel_step(
         for i, value, shape in resting:
             if env[i].shape != shape:
                 raise _another_size(graph, value, env[i])
-        for i, strides in unsure:
+        for i, value, strides, dtype in unsure:
+            if env[i].dtype != dtype:
+                raise _another_type(graph, value, env[i])
             if env[i].stride() != strides or env[i].is_neg():
                 env[i] = restride(env[i], strides)
         tensors = [env[i] for i in reads]
@@ -159,6 +161,18 @@ def _another_size(graph: Graph, value: str, t: torch.Tensor) -> UsageError:
     )  # fmt: skip
 
 
+def _another_type(graph: Graph, value: str, t: torch.Tensor) -> UsageError:
+    user = graph.user[graph.producer[value].user]
+    return UsageError(
+        f"{user.label} gives {str(t.dtype)[6:]}, tracing has said {graph.values[value].dtype}", code="E123",
+        hint="its kernels would misread it: run this function eagerly",
+    )  # fmt: skip
+
+
+def _dtype(graph: Graph, value: str) -> torch.dtype:
+    return getattr(torch, graph.values[value].dtype)
+
+
 def _shape(graph: Graph, value: str) -> tuple[int, ...]:
     return tuple(d for d in graph.values[value].shape if isinstance(d, int))
 
@@ -176,7 +190,7 @@ def _is_laid_out(graph: Graph, value: str) -> bool:
 def _allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:
     v = graph.values[value]
     shape = tuple(d for d in v.shape if isinstance(d, int))
-    return pool.allocator(shape, _strides(graph, value), getattr(torch, v.dtype))
+    return pool.allocator(shape, _strides(graph, value), _dtype(graph, value))
 
 
 def same_layout(t: torch.Tensor, strides: Sequence[object]) -> bool:

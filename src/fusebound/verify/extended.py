@@ -22,7 +22,8 @@ from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
 from fusebound.capture.decompose import TABLE, eager_draws
-from fusebound.capture.draws import makes_own_memory, own_memory
+from fusebound.capture.draws import consumes, makes_own_memory, own_memory
+from fusebound.capture.encode import words
 from fusebound.capture.fxnodes import target_name
 from fusebound.capture.replay import resolve
 from fusebound.verify.call import Capture, Leaf, program_of
@@ -34,6 +35,10 @@ _LIMIT = 1 << 18
 
 _PLACEMENT = frozenset(("layout", "device", "pin_memory", "memory_format"))
 """Arguments that say where a result lies, not what it is."""
+
+
+_FILLS = words("aten.uniform.default aten.normal_functional.default")
+"""Functional forms of operators that exist in place alone."""
 
 
 class NoReference(Exception):
@@ -48,14 +53,21 @@ class Extended:
         if np.finfo(np.longdouble).nmant <= np.finfo(np.float64).nmant:
             raise NoReference("long double is no wider than float64 here")
         source = program_of(captured)
+        if any(map(_is_random_attention, source.graph.nodes)):
+            raise NoReference("attention with dropout, taken apart, draws in another order")
         with warnings.catch_warnings():
             # Decomposing warns of the framework's own internals.
             warnings.simplefilter("ignore")
             table = torch.export.default_decompositions()
             table.update(TABLE)
-            with eager_draws():
-                self._program = source.run_decompositions(table)
+            try:
+                with eager_draws():
+                    self._program = source.run_decompositions(table)
+            except Exception as why:  # the framework's own definitions fail on some of its programs
+                raise NoReference(f"not to be decomposed: {type(why).__name__}") from why
         self._given = _keys(source)
+        if not set(_keys(self._program)) <= set(self._given):
+            raise NoReference("a check that may raise orders its operators by a token")
 
     def __call__(self, leaves: Sequence[Leaf]) -> tuple[list[Any], dict[int, Any]]:
         """The program's flat outputs (numpy; None and numbers as they are), and the inputs that it changes by
@@ -68,6 +80,13 @@ class Extended:
             inputs = [_wide(held[key]) for key in _keys(program)]
             returned = _Interpreter(program.graph_module).run(*inputs)
         return _sorted(program, list(returned), [name for _, name in self._given])
+
+
+def _is_random_attention(n: torch.fx.Node) -> bool:
+    op = n.target
+    if not isinstance(op, OpOverload) or all(a.name != "dropout_p" for a in op._schema.arguments):
+        return False
+    return consumes(n)
 
 
 def _keys(program: ExportedProgram) -> list[tuple[str, str]]:
@@ -133,10 +152,11 @@ class _Interpreter(torch.fx.Interpreter):
 
 
 def _drawn(n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
-    """A draw in the program's own types, through the framework; one over an empty tensor in the tensor's order."""
+    """A draw in the program's own types, through the framework; one that fills a tensor in the tensor's order."""
     first = n.args[0] if n.args else None
     name = target_name(op)
-    if makes_own_memory(n, name) and isinstance(first, torch.fx.Node) and "empty" in str(first.target):
+    fills = name in _FILLS or (isinstance(first, torch.fx.Node) and "empty" in str(first.target))
+    if fills and makes_own_memory(n, name):
         target, args, kwargs, _ = own_memory(n, name, "")
         return _typed(_wide(resolve(target)(*args, **kwargs)), n)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,6 +47,10 @@ def _var(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False
     centred = x - x.mean(axis=axes, keepdims=True)
     degrees = L(max(count - (1 if correction is None else correction), 0))
     return (centred * centred).sum(axis=axes, keepdims=keepdim) / degrees
+
+
+def _var_mean(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> tuple[Wide, Wide]:
+    return _var(x, dim, correction=correction, keepdim=keepdim), _mean(x, dim, keepdim)
 
 
 def _is_float(x: Any) -> bool:
@@ -228,6 +233,12 @@ def _matmul(a: Wide, b: Wide) -> Wide:
     return a @ b
 
 
+def _arange(*bounds: Any, dtype: Any = None) -> Wide:
+    """`arange(end)`, `(start, end)` or `(start, end, step)`; eager counts the steps in float64."""
+    start, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    return _number(start) + np.arange(math.ceil((end - start) / step)) * _number(step)
+
+
 def _filled(size: Sequence[int], value: Any, *, dtype: Any = None) -> Wide:
     return np.full(tuple(size), _number(value))
 
@@ -277,6 +288,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "sum": _sum,
     "mean": _mean,
     "var.correction": _var,
+    "var_mean.correction": _var_mean,
     "prod.dim_int": lambda x, dim, keepdim=False, *, dtype=None: x.prod(axis=dim, keepdims=keepdim),
     "amax": lambda x, dim=None, keepdim=False: extrema.amax(x, _axes(x, dim), keepdims=keepdim),
     "amin": lambda x, dim=None, keepdim=False: extrema.amin(x, _axes(x, dim), keepdims=keepdim),
@@ -312,6 +324,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "embedding": lambda w, index, *rest: w[index],
     "empty": lambda size, *, dtype=None: np.zeros(tuple(size)),
     "empty_permuted": lambda size, order, *, dtype=None: np.zeros(tuple(size)),
+    "arange": _arange,
     "full": _filled,
     "scalar_tensor": lambda value, *, dtype=None: np.asarray(_number(value)),
     "full_like": lambda x, value, *, dtype=None: np.full(x.shape, _number(value)),

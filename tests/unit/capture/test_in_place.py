@@ -157,6 +157,24 @@ def test_an_out_argument_is_resized() -> None:
         assert same(outcome(compile(fn, OPTIONS)), outcome(fn))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_of_several_out_arguments_has_another_type(dtype: torch.dtype) -> None:
+    def fn(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        torch.aminmax(x, dim=0, out=(low, high))
+        return (low + high).abs()
+
+    args = torch.randn(4, 4), torch.empty(4, dtype=dtype), torch.empty(4)
+    compiled = compile(fn, OPTIONS)
+    if dtype == torch.float32:
+        assert torch.equal(compiled(*args), fn(*args)) and compiled.executable is not None
+        return
+    with pytest.raises(CaptureError, match="out= of another type") as error:
+        capture(fn, args)
+    assert error.value.code == "E202"
+    with pytest.warns(EagerNotice), pytest.raises(RuntimeError, match="to have dtype float, but got double"):
+        compiled(*args)
+
+
 def test_an_argument_is_given_other_memory() -> None:
     def fn(a: Tensor, b: Tensor) -> Tensor:
         a.data = b * 2

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
@@ -281,3 +282,43 @@ def test_a_write_into_what_has_strides_of_the_run() -> None:
     captured = capture(fn, (x,))
     exe = build(plan(captured.graph, target=get("cpu-avx512")), captured)
     assert torch.equal(exe(x), fn(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_running_statistics_keep_their_type(dtype: torch.dtype) -> None:
+    def fn(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> torch.Tensor:
+        return F.instance_norm(x, mean, var, momentum=0.5).neg().neg()
+
+    def args() -> tuple[torch.Tensor, ...]:
+        return (
+            torch.linspace(-3, 5, 125).reshape(5, 5, 5).to(dtype),
+            torch.ones(5).to(dtype),
+            torch.ones(5).to(dtype),
+        )
+
+    own, eager = args(), args()
+    built(fn, *own)(*own)
+    fn(*eager)
+    for mine, theirs in zip(own, eager, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2 * torch.finfo(dtype).eps, atol=0)
+
+
+def test_unpooling_keeps_channels_last() -> None:
+    x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2).neg().neg()
+
+    got = built(fn, x)(x)
+    assert torch.equal(got, fn(x)) and got.stride() == fn(x).stride()
+
+
+def test_a_type_that_tracing_got_wrong_is_refused() -> None:
+    with torch.library._scoped_library("fusebound_test", "DEF") as library:
+        library.define("narrow(Tensor x) -> Tensor")
+        library.impl("narrow", lambda x: x.bfloat16(), "CPU")
+        library._register_fake("narrow", torch.empty_like)
+        x = torch.randn(8, 64)
+        exe = built(lambda x: torch.ops.fusebound_test.narrow(x).neg().neg().exp(), x)
+        with pytest.raises(UsageError, match="gives bfloat16, tracing has said float32"):
+            exe(x)

@@ -28,6 +28,7 @@ def noise(x: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("numerics", ["accurate", "eager"])
 def test_the_same_draws_three_ways(fn: Any, dtype: torch.dtype, numerics: str) -> None:
+    torch.manual_seed(0)
     args = (torch.randn(9, 33).to(dtype), torch.randn(9, 33).to(dtype), torch.rand(33).to(dtype))
     captured = capture(fn, args)
     exe = build(plan(captured.graph, target=get("cpu-avx512"), numerics=numerics), captured)
@@ -35,6 +36,16 @@ def test_the_same_draws_three_ways(fn: Any, dtype: torch.dtype, numerics: str) -
     found = verify(exe, captured, args, numerics=numerics)
     assert found.ok, found
     assert not found.notes
+
+
+@pytest.mark.parametrize("fill", [lambda x: x.normal_(0, 2), lambda x: x.uniform_(-1, 3)])
+def test_arguments_filled_in_place(fill: Any) -> None:
+    args = (torch.randn(9, 33, dtype=torch.float64),)
+    captured = capture(lambda x: fill(x).neg().neg(), args)
+    exe = build(plan(captured.graph, target=get("cpu-avx512")), captured)
+    assert exe.counted_draws
+    found = verify(exe, captured, args)
+    assert found.ok and not found.notes, found
 
 
 def test_a_saved_graph_that_draws() -> None:

@@ -41,8 +41,13 @@ PROGRAMS = {
         F.batch_norm(x, w, w),
         F.group_norm(x, 4, w, w),
     ),
-    "sums": lambda x, w: (x.sum(), x.mean(-1), x.var(-1), x.std(0)),
+    "sums": lambda x, w: (x.sum(), x.mean(-1), x.var(-1), x.std(0), *torch.std_mean(x, 1)),
     "reductions": lambda x, w: (x.logsumexp(-1), x.cumsum(0), x.amax(0)),
+    "ranges": lambda x, w: (
+        x * torch.arange(40, dtype=x.dtype),
+        torch.arange(0.3, 4.1, 0.7, dtype=x.dtype),
+        torch.arange(2, 6) + x.sum(),
+    ),
     "activations": lambda x, w: (F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.elu(x)),
     "softmax": lambda x, w: (torch.softmax(x, -1), F.log_softmax(x, 0), F.cross_entropy(x, x.argmax(-1))),
     "moves": lambda x, w: (x.t()[1:, ::2].flip(0), torch.cat([x, x * w])[:, 3], x.expand(2, 6, 40)),
@@ -83,6 +88,21 @@ def test_an_operator_without_a_long_double_form_is_said_to_be() -> None:
         Extended(traced)(bind(traced, (X,)))
     result = verify(lambda x: torch.fft.rfft(x).abs(), traced, (X,), sets=PLAIN)
     assert result.ok and any("wider than float64" in n for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "why"),
+    [
+        (lambda x: torch.linalg.inv(x[:, :6]), (X,), "a token"),
+        (lambda x, i: x[0, 0].take(i), (X, torch.tensor(0)), "decomposed"),
+        (lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5), (X[None],), "another order"),
+    ],
+)
+def test_programs_that_have_no_long_double_form_are_compared_with_eager(fn, args, why: str) -> None:
+    traced = trace(fn, *args)
+    with pytest.raises(NoReference, match=why):
+        Extended(traced)(bind(traced, args))
+    assert verify(fn, traced, args, sets=PLAIN).ok
 
 
 @pytest.mark.parametrize(
