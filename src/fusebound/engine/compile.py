@@ -21,6 +21,7 @@ from fusebound.capture.wrap import unwrapped
 from fusebound.engine import guards
 from fusebound.engine.build import build
 from fusebound.engine.contest import loses
+from fusebound.engine.rehearsal import rehearse
 from fusebound.engine.route import Route, make, not_larger
 from fusebound.engine.settle import settle
 from fusebound.engine.surroundings import Surroundings, surroundings
@@ -236,6 +237,10 @@ class CompiledFunction:
         if not executable.kernels:
             worthless = "measured: no group of operators is worth a kernel"
             return Specialization(captured, None, (), UNFUSED if self.options.policy == "none" else worthless)
+        if differs := rehearse(executable, captured, args, kwargs):
+            return Specialization(
+                captured, None, (), f"its results would not be laid out as eager's: {differs}"
+            )
         spec = Specialization(captured, executable, written, "")
         # Which generator a function draws from must not depend on a stopwatch.
         if (
