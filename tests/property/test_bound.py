@@ -11,6 +11,7 @@ from tests.unit.plan.graphs import Sketch
 from fusebound.analysis.roofline import alone, busy_users, kernel_cost
 from fusebound.analysis.space import Space, unify
 from fusebound.ir.graph import Graph
+from fusebound.ir.text import parse_graph
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.cost import lower_bound_us
 from fusebound.plan.greedy import plan
@@ -79,3 +80,20 @@ def test_no_partition_beats_the_bound_and_greedy_is_near_the_best(seed: int, nam
     assert lower_bound_us(g, target) <= best + 1e-6
     p = plan(g, target=target, expected_calls=10**9)
     assert best - 1e-3 <= p.predicted_us <= 1.4 * best
+
+
+LOOKED_UP = """fusebound.graph 1 "f"
+%x = input user "x" : f32[64, 65536]
+%i = input user "i" : i64[64, 16]
+gather: aten.gather.default(%x, 1, %i) -> %gather gather
+  %gather = gather(%x, %i) {dim = 1} : f32[64, 16]
+neg: aten.neg.default(%gather) -> %neg pointwise
+  %neg = neg(%gather) : f32[64, 16]
+return %neg
+"""
+
+
+@pytest.mark.parametrize("policy", ["tile", "none"])
+def test_the_bound_of_a_look_up_counts_what_is_looked_up(policy: str) -> None:
+    g, target = parse_graph(LOOKED_UP), get("cpu-avx512")
+    assert lower_bound_us(g, target) <= plan(g, target=target, policy=policy).predicted_us

@@ -49,7 +49,7 @@ def kernel_traffic(g: Graph, nodes: Collection[str]) -> Traffic:
     for v, regions in demand(g, inside).items():
         value = g.values[v]
         size = value.type.itemsize
-        reads[v] = min(elements(value, regions), _gathered(g, inside, v)) * size
+        reads[v] = min(elements(value, regions), gathered(g, inside, v)) * size
     writes = {v: g.values[v].numel * g.values[v].type.itemsize for v in outputs}
     hidden = sum(
         g.values[v].numel * g.values[v].type.itemsize
@@ -121,7 +121,7 @@ def _free(op: str) -> bool:
     return op in ("const", "iota") or (spec is not None and spec.cls == "move" and spec.name != "cat")
 
 
-def _gathered(g: Graph, inside: frozenset[str], v: str) -> int:
+def gathered(g: Graph, inside: frozenset[str], v: str) -> int:
     """An upper bound of the elements of `v` read when all its readers inside are gathers."""
     total = 0
     for n in g.consumers[v]:

@@ -54,7 +54,12 @@ class Assembly:
         g, facts = self.g, self.facts
         made = tuple(self._group(i, f"{self.prefix}g{k}") for k, i in enumerate(self.groups.live()))
         predicted = round(sum(x.predicted_us for x in made), 4)
-        bound = round(min(lower_bound_us(g, facts.target), predicted), 4)
+        bound = lower_bound_us(g, facts.target)
+        rounding = 1e-4 * (len(made) + 1)
+        assert bound <= predicted + rounding, (
+            f"{g.name}: a bound of {bound} µs above a plan of {predicted} µs"
+        )
+        bound = round(min(bound, predicted), 4)
         gap = round(1 - bound / predicted, 4) if predicted else 0.0
         cuts = tuple(self._cuts(made, decisions))
         peak = peak_bytes(g, [frozenset(x.nodes) for x in made])

@@ -6,7 +6,7 @@ from fusebound.analysis.access import demand, elements
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import in_order
 from fusebound.analysis.roofline import bandwidth, eager_cost, instructions
-from fusebound.analysis.traffic import level
+from fusebound.analysis.traffic import gathered, level
 from fusebound.gates.dependence import boundary_code
 from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, UserOp
@@ -54,11 +54,12 @@ def _must_move(g: Graph, nodes: frozenset[str]) -> list[tuple[str, int]]:
     read: dict[str, int] = {}
     ordered = in_order(g, nodes)
     for user in dict.fromkeys(n.user for n in ordered):
-        for v, regions in demand(g, [n.id for n in g.members[user]]).items():
+        own = frozenset(n.id for n in g.members[user])
+        for v, regions in demand(g, own).items():
             base, maker = origin(g, kinds, v)
             if maker is None or maker.name in kinds.boundaries:
-                size = elements(g.values[v], regions) * g.values[v].type.itemsize
-                read[base] = max(read.get(base, 0), size)
+                count = min(elements(g.values[v], regions), gathered(g, own, v))
+                read[base] = max(read.get(base, 0), count * g.values[v].type.itemsize)
     written = ((v, g.values[v].nbytes) for n in ordered for v in n.outputs if _leaves(g, v, nodes))
     return [*read.items(), *written]
 
