@@ -41,6 +41,8 @@ ROUTES = 4
 
 
 UNFUSED = "policy none fuses nothing"
+WORTHLESS = "measured: no group of operators is worth a kernel"
+SLOWER = "measured: eager is faster on these inputs"
 
 _HERE = str(Path(__file__).parent)
 
@@ -67,17 +69,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Specialization:
-    """One kind of call: what was built for it, or None where eager runs, with the reason."""
+    """One kind of call: what was built for it, or None where eager runs, with the reason.
+
+    `chosen` says that eager runs because it is faster, or was asked for: nothing to tell anybody.
+    """
 
     captured: Captured | None
     executable: Executable | None
     written: tuple[int, ...]
     reason: str
-
-    @property
-    def measured(self) -> bool:
-        """Whether eager runs because it is faster, or was asked for: nothing to tell anybody."""
-        return self.reason.startswith("measured") or self.reason == UNFUSED
+    chosen: bool = False
 
 
 class CompiledFunction:
@@ -110,19 +111,19 @@ class CompiledFunction:
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._disabled:
-            self._latest = Specialization(None, None, (), "FB_DISABLE is set")
+            self._latest = _refused("FB_DISABLE is set")
             return self.fn(*args, **kwargs)
         found = self._find(args, kwargs)
         if isinstance(found, str):
-            return self._eager(found, args, kwargs)
+            return self._eager(_refused(found), args, kwargs)
         spec, around = found
         self._latest = spec
         self._add_route(spec, around, args, kwargs)
         if spec.executable is None or spec.captured is None:
-            return self._eager(spec.reason, args, kwargs)
+            return self._eager(spec, args, kwargs)
         inputs = spec.captured.bind(args, kwargs)
         if broken := spec.executable.overlapping(inputs):
-            return self._eager(broken, args, kwargs)
+            return self._eager(_refused(broken), args, kwargs)
         return spec.captured.unflatten(spec.executable.run(inputs))
 
     def _find(
@@ -148,7 +149,7 @@ class CompiledFunction:
 
         Where eager was faster, the user's function itself is right for any call that is not much larger.
         """
-        if spec.measured:
+        if spec.chosen:
             self._eager_form = not_larger(args), spec
         if kwargs or spec.executable is None or spec.captured is None:
             return
@@ -191,10 +192,10 @@ class CompiledFunction:
             return "a dispatch mode, autocast or a transform is active"
         return GRADIENTS if guards.records_grad(self.fn, args, kwargs) else ""
 
-    def _eager(self, reason: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        self._latest = latest = Specialization(None, None, (), reason)
-        if not latest.measured:
-            self._say(reason)
+    def _eager(self, spec: Specialization, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        self._latest = spec
+        if not spec.chosen:
+            self._say(spec.reason)
         return self.fn(*args, **kwargs)
 
     def _say(self, reason: str) -> None:
@@ -213,9 +214,7 @@ class CompiledFunction:
             if found is not None:
                 return found
             if len(self._table) >= SPECIALIZATIONS:
-                return Specialization(
-                    None, None, (), f"it was compiled for {SPECIALIZATIONS} kinds of call already"
-                )
+                return _refused(f"it was compiled for {SPECIALIZATIONS} kinds of call already")
             spec = self._make(around, args, kwargs)
             self._table[key] = spec
             return spec
@@ -227,16 +226,16 @@ class CompiledFunction:
             captured = capture(self.fn, args, kwargs)
             executable = self._build(captured, args, kwargs)
         except CaptureError as error:
-            return Specialization(None, None, (), str(error))
+            return _refused(str(error))
         except FuseboundError as error:
             if self.options.strict:
                 raise
-            return Specialization(None, None, (), str(error))
+            return _refused(str(error))
         targets = {m.target for m in captured.graph.mutations}
         written = tuple(i for i, v in enumerate(captured.graph.input_ids) if v in targets)
         if not executable.kernels:
-            worthless = "measured: no group of operators is worth a kernel"
-            return Specialization(captured, None, (), UNFUSED if self.options.policy == "none" else worthless)
+            why = UNFUSED if self.options.policy == "none" else WORTHLESS
+            return Specialization(captured, None, (), why, chosen=True)
         if differs := rehearse(executable, captured, args, kwargs):
             return Specialization(
                 captured, None, (), f"its results would not be laid out as eager's: {differs}"
@@ -249,7 +248,7 @@ class CompiledFunction:
             and not executable.counted_draws
             and loses(_form(spec, around, args, kwargs), captured, args, kwargs)
         ):
-            return Specialization(captured, None, (), "measured: eager is faster on these inputs")
+            return Specialization(captured, None, (), SLOWER, chosen=True)
         return spec
 
     def _build(self, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> Executable:
@@ -262,6 +261,10 @@ class CompiledFunction:
         if not o.contest:
             return build(plan, captured, target=target)
         return settle(plan, captured, args, kwargs, target=target)
+
+
+def _refused(reason: str) -> Specialization:
+    return Specialization(None, None, (), reason)
 
 
 def _callers_level() -> int:
