@@ -116,3 +116,13 @@ def test_rows_of_equal_values_are_centred_to_nothing(row: int) -> None:
     x = (rand(64, 1) * 1000).expand(64, row).contiguous()
     assert not norm(x).any()
     assert not check(norm, x)(x).any()
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e19, 3e19, 1e30])
+@pytest.mark.parametrize("dim", [-1, 0])
+def test_deviation_where_squares_leave_float32(size: float, dim: int) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        s = x + y
+        return s.var(dim), s.std(dim), *torch.var_mean(s, dim, correction=0)
+
+    check(f, rand(7, 83) * size, rand(7, 83, seed=1) * size)

@@ -1,13 +1,17 @@
-"""Variance and standard deviation: two passes, in float32 for half precision, corrected for the mean's rounding
-(Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983, eq. 1.7)."""
+"""Variance and standard deviation: two passes, all in float64 as in eager, rounded once at the end.
+
+A square or a sum of squares may overflow float32 where the result, or its root, does not; and float64 rounds the mean
+so finely that no correction for it is needed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
 
+import torch
+
 from fusebound.capture.lower.context import Ctx, Number, T, Unlowered, axes, lowering
-from fusebound.capture.lower.norm import moments
 
 Dims = Sequence[int] | int | None
 
@@ -19,14 +23,13 @@ def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) 
     dims = axes(dim, x.rank)
     kept = tuple(1 if i in dims else n for i, n in enumerate(x.shape))
     shape = kept if keep else tuple(n for i, n in enumerate(x.shape) if i not in dims)
-    w = c.reshape(c.wide(x), x.shape or (1,))
-    centred, mean, _ = moments(c, w, dims if x.rank else (0,))
+    over = dims if x.rank else (0,)
     count = prod(x.shape[d] for d in dims) if x.rank else 1
-    squares, rest = (
-        c.reduce("sum", t, dims if x.rank else (0,), keep=True) for t in (centred * centred, centred)
-    )
-    # At a large mean its rounding would weigh as much as the data's own spread.
-    var = c.clamp(squares - rest * rest / float(count), 0.0, None) / max(float(count - correction), 0.0)
+    w = c.cast(c.reshape(x, x.shape or (1,)), torch.float64)
+    mean = c.mean(w, over, keep=True)
+    centred = w - mean
+    squares = c.reduce("sum", centred * centred, over, keep=True)
+    var = squares / max(float(count - correction), 0.0)
     out = c("sqrt", var) if root else var
     return c.cast(c.reshape(out, shape), x.dtype), c.cast(c.reshape(mean, shape), x.dtype)
 
