@@ -106,7 +106,7 @@ class _Judge:
     """Runs the sets of values and collects checks, faults and notes."""
 
     def __init__(
-        self, program: Program, groups: Stored | None, given: Snapshot, seed: int, numerics: str,
+        self, program: Program, groups: Stored | str, given: Snapshot, seed: int, numerics: str,
         deadline: float,
     ) -> None:  # fmt: skip
         self._program, self._groups, self._given, self._seed = program, groups, given, seed
@@ -117,7 +117,7 @@ class _Judge:
         self._skipped: list[str] = []
         self._raised: list[str] = []
         self._faults: list[str] = []
-        self._notes: dict[str, None] = {}
+        self._notes: dict[str, None] = {groups: None} if isinstance(groups, str) and groups else {}
 
     def run(self, kind: str) -> None:
         """Compare on one set of values; what the groups store too, on plain values and where something fails."""
@@ -131,7 +131,7 @@ class _Judge:
             if not checks:
                 self._sets.remove(kind)
             return
-        if self._groups is None or (kind != GIVEN and time.perf_counter() > self._deadline):
+        if isinstance(self._groups, str) or (kind != GIVEN and time.perf_counter() > self._deadline):
             return
         if kind in PLAIN or not all(c.ok for c in checks):
             found = {c.output: c for c in self._compared(kind, self._groups.program)}

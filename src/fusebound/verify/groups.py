@@ -52,17 +52,22 @@ class _Traced:
     program: ExportedProgram
 
 
-def stored(exe: object, args: Sequence[Any], kwargs: Mapping[str, Any], tau: Tau | None) -> Stored | None:
+_APART = "what each kernel stores was not compared:"
+
+
+def stored(exe: object, args: Sequence[Any], kwargs: Mapping[str, Any], tau: Tau | None) -> Stored | str:
     """The program of what the kernels of `exe` store, on these very arguments, held to the τ of its plan.
 
-    None for what has no plan or no kernel, and for a plan whose operators cannot be run one by one (sizes that
+    "" for what has no plan or no kernel; why not, for a plan whose operators cannot be run one by one (sizes that
     depend on data) or draw other random numbers than eager's.
     """
-    if not isinstance(exe, Planned) or getattr(exe, "counted_draws", 0):
-        return None
+    if not isinstance(exe, Planned):
+        return ""
+    if getattr(exe, "counted_draws", 0):
+        return f"{_APART} its random numbers are not eager's"
     names = tuple((g.id, v) for g in exe.plan.groups if g.is_kernel for v in g.outputs)
     if not names:
-        return None
+        return ""
     graph, inputs = exe.captured.graph, tuple(exe.captured.bind(args, kwargs))
 
     def one_by_one(*given: Any) -> tuple[Any, ...]:
@@ -81,8 +86,8 @@ def stored(exe: object, args: Sequence[Any], kwargs: Mapping[str, Any], tau: Tau
     try:
         evaluate = evaluated(graph, exe.captured.modules)
         program = trace(one_by_one, tuple(example(graph.values[v]) for v in graph.input_ids))
-    except (RuntimeError, TypeError, ValueError, FuseboundError):
-        return None
+    except (RuntimeError, TypeError, ValueError, FuseboundError) as why:
+        return f"{_APART} its operators do not run one by one: {str(why).splitlines()[0]}"
     captured = _Traced(one_by_one, program)
     leaves = bind(captured, inputs)
     bounds = held(exe.plan, [v for _, v in names], tau)

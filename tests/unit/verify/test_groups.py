@@ -64,4 +64,11 @@ def test_a_value_written_over_an_input_is_seen_before_it_is_overwritten() -> Non
 
 def test_what_has_no_plan_has_no_groups() -> None:
     captured = capture(three_kernels, (X, W))
-    assert verify(three_kernels, captured, (X, W), sets=(GIVEN,)).groups == ()
+    found = verify(three_kernels, captured, (X, W), sets=(GIVEN,))
+    assert found.groups == () and not any("each kernel stores" in note for note in found.notes)
+
+
+def test_why_what_kernels_store_is_not_compared_is_noted() -> None:
+    exe, captured = built(lambda x: F.dropout(x, 0.5).mul(2).exp(), X)
+    found = verify(exe, captured, (X,), sets=(GIVEN,))
+    assert found.groups == () and any("random numbers are not eager's" in note for note in found.notes)
