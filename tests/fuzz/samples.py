@@ -76,7 +76,7 @@ def plan_files() -> list[dict[str, Any]]:
             hardware="cpu-avx512",
             expected_calls=10**6,
             tau={"ulp": 8},
-            rules={"forbid": [["add", "flip"]]},
+            rules={"forbid": [["add", "mul"]]},
         )
         for g in graphs()
     ]

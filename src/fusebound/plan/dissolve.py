@@ -9,7 +9,7 @@ from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import boundary
 from fusebound.analysis.roofline import bandwidth, eager_cost
 from fusebound.analysis.traffic import level, unfused_bytes
-from fusebound.plan.plan import Cut, Group, Plan
+from fusebound.plan.plan import Cut, Dissolved, Group, Plan
 from fusebound.target.target import Target
 
 
@@ -51,7 +51,15 @@ def dissolve(plan: Plan, measured: Mapping[str, Measured], target: Target) -> Pl
         cuts += _cuts(plan, group, lost[group.id], target)
     predicted = round(sum(g.predicted_us for g in groups), 4)
     gap = round(1 - plan.lower_bound_us / predicted, 4) if predicted else 0.0
-    return replace(plan, groups=tuple(groups), cuts=tuple(cuts), predicted_us=predicted, gap=gap)
+    gone = tuple(
+        Dissolved(x.users, x.nodes, round(m.fused_us, 4), round(m.eager_us, 4))
+        for x in plan.groups
+        if (m := lost.get(x.id)) is not None
+    )
+    return replace(
+        plan, groups=tuple(groups), cuts=tuple(cuts), predicted_us=predicted, gap=gap,
+        dissolved=(*plan.dissolved, *gone),
+    )  # fmt: skip
 
 
 def _apart(plan: Plan, group: Group, target: Target) -> Iterator[Group]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from fusebound.analysis.space import Refusal
@@ -86,7 +87,7 @@ def can_fuse(g: Graph, a: str, b: str, facts: Facts) -> Why:
 
 def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
     """Judge two user operators in a plan: the pair where it is fused, else the merge of their groups; in subgraphs as
-    `can_fuse` does."""
+    `can_fuse` does. A kernel that was measured and lost is judged with its times."""
     path, first, second = _pair(plan.graph, a, b)
     plan = plan.at(path)
     g = plan.graph
@@ -96,8 +97,12 @@ def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
     one, two = plan.group_of[first.name], plan.group_of[second.name]
     if first is second:
         return _judged(g, facts, first, second, frozenset(one.nodes), frozenset(), _owners(plan, one), False)
+    lost = next((x for x in plan.dissolved if {first.name, second.name} <= set(x.users)), None)
+    if lost is not None:
+        facts = replace(facts, measured={frozenset(lost.nodes): (lost.fused_us, lost.eager_us)})
+        return _judged(g, facts, first, second, *_split(g, lost.nodes, second), _owners(plan), False)
     if one is two and one.is_kernel:
-        split = _split(g, one, second)
+        split = _split(g, one.nodes, second)
         return _judged(g, facts, first, second, *split, _owners(plan, one), True)
     nodes = (frozenset(one.nodes), frozenset(two.nodes))
     return _judged(g, facts, first, second, *nodes, _owners(plan, one, two), False)
@@ -141,11 +146,11 @@ def _owners(plan: Plan, *but: Group) -> dict[str, frozenset[str]]:
     return {n: frozenset(x.nodes) for x in plan.groups if x not in but for n in x.nodes}
 
 
-def _split(g: Graph, group: Group, b: UserOp) -> tuple[frozenset[str], frozenset[str]]:
-    """A fused group seen from one pair: everything that `b` and later operators compute against the rest."""
+def _split(g: Graph, nodes: Sequence[str], b: UserOp) -> tuple[frozenset[str], frozenset[str]]:
+    """A kernel's nodes seen from one pair: everything that `b` and later operators compute against the rest."""
     later = {u.name for u in g.user_ops[[u.name for u in g.user_ops].index(b.name) :]}
-    second = frozenset(n for n in group.nodes if g.node[n].user in later)
-    return frozenset(group.nodes) - second, second
+    second = frozenset(n for n in nodes if g.node[n].user in later)
+    return frozenset(nodes) - second, second
 
 
 def _judged(

@@ -77,6 +77,16 @@ class Decision:
     operators: int
 
 
+@dataclass(frozen=True, slots=True)
+class Dissolved:
+    """A kernel that was built, lost against its operators when both were run, and is not in the plan any more."""
+
+    users: tuple[str, ...]
+    nodes: tuple[str, ...]
+    fused_us: float
+    eager_us: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """A deterministic function of (graph, policy, numerics, τ, rules, target); self-contained when saved.
@@ -103,6 +113,7 @@ class Plan:
     expected_calls: int = 1000
     rules: Rules = NO_RULES
     nested: Mapping[str, Plan] = field(default_factory=dict[str, "Plan"])
+    dissolved: tuple[Dissolved, ...] = ()
 
     @cached_property
     def group_of(self) -> dict[str, Group]:

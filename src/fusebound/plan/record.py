@@ -18,11 +18,12 @@ from fusebound.gates.rules import rules_from_data
 from fusebound.ir.graph import Graph
 from fusebound.ir.spec import verify
 from fusebound.ir.text import parse_graph, print_graph
-from fusebound.plan.plan import FORMAT, Cut, Decision, Group, Plan
+from fusebound.plan.plan import FORMAT, Cut, Decision, Dissolved, Group, Plan
 
 _GROUP = ("id", "kind", "users", "nodes", "inputs", "outputs", "predicted_us", "bytes_before", "bytes_after",
           "launches_before")  # fmt: skip
 _CUT = ("producer", "consumer", "value", "code", "message", "bytes", "cost_us")
+_DISSOLVED = ("users", "nodes", "fused_us", "eager_us")
 _PLAIN = ("policy", "numerics", "target", "expected_calls", "predicted_us", "eager_us",
           "lower_bound_us", "gap", "peak_bytes")  # fmt: skip
 
@@ -44,6 +45,8 @@ def _body(plan: Plan) -> Json:
     data["groups"] = [_fields(g, _GROUP) for g in plan.groups]
     data["cuts"] = [_fields(c, _CUT) for c in plan.cuts]
     data["decisions"] = [_decision(d) for d in plan.decisions]
+    if plan.dissolved:
+        data["dissolved"] = [_fields(x, _DISSOLVED) for x in plan.dissolved]
     if plan.nested:
         data["nested"] = {name: _body(p) for name, p in plan.nested.items()}
     return data
@@ -100,7 +103,15 @@ def _read_body(d: dict[str, Any], graph: Graph, where: str) -> Plan:
         float(d["eager_us"]), Tau.of(d["tau"]), int(d["expected_calls"]),
         rules_from_data(d.get("rules", {}), f"{where}, rules"),
         {name: _read_body(nested[name], s, where) for name, s in graph.subgraphs.items()},
+        tuple(_read_dissolved(x, graph) for x in d.get("dissolved", [])),
     )  # fmt: skip
+
+
+def _read_dissolved(data: dict[str, Any], graph: Graph) -> Dissolved:
+    found = Dissolved(**_tuples(data, _DISSOLVED))
+    if unknown := {*found.users} - graph.user.keys() or {*found.nodes} - {n.id for n in graph.nodes}:
+        raise ValueError(f"a dissolved kernel has {min(unknown)!r}, which its graph has not")
+    return Dissolved(found.users, found.nodes, float(found.fused_us), float(found.eager_us))
 
 
 def _read_group(data: dict[str, Any]) -> Group:
