@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,10 @@ from fusebound.verify.extrema import IEEE
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
 _COPYING_CASTS = frozenset(("aten::_to_copy", "prims::convert_element_type"))
 _CHECKS_OF_TYPES = frozenset(("aten::_assert_tensor_metadata",))
-_DROPOUTS = frozenset(("aten::dropout", "aten::dropout_", "aten::feature_dropout", "aten::alpha_dropout"))
+_DROPOUTS = frozenset(("dropout", "feature_dropout"))
+_ALPHA_DROPOUTS = frozenset(("alpha_dropout", "feature_alpha_dropout"))
+_ALPHA = 1.7580993408473766
+"""SELU's scale times its alpha: what alpha dropout puts for an element is its negative (ATen/native/Dropout.cpp)."""
 _WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 """Operators that only set a mode around a subgraph: how many arguments stand before the subgraph."""
 
@@ -102,8 +106,10 @@ class WideInterpreter(torch.fx.Interpreter):
         if name == "aten::view" and op._overloadname == "dtype":
             return self._in_user_types(n, op)
         if torch.Tag.nondeterministic_seeded in op.tags and not switched_off(op, args, kwargs):
-            if name in _DROPOUTS:
+            if (whole := name.removeprefix("aten::").removesuffix("_")) in _DROPOUTS:
                 return _dropout(n, op, args)
+            if whole in _ALPHA_DROPOUTS:
+                return _alpha_dropout(n, op, args)
             return self._in_user_types(n, op)
         args, kwargs = _wide_dtype_argument(n, op, args, kwargs)
         if discontinuous(op):
@@ -202,6 +208,24 @@ def _dropout(n: torch.fx.Node, op: OpOverload, args: Any) -> torch.Tensor:
     ones = torch.ones_like(x, dtype=dtype)
     scale = op(ones, *args[1:]).to(torch.float64)
     return x.mul_(scale) if op._schema.is_mutable else x * scale
+
+
+def _alpha_dropout(n: torch.fx.Node, op: OpOverload, args: Any) -> torch.Tensor:
+    """Alpha dropout with the mask that the user's type draws, applied in float64: an element is kept, or -α put for it,
+    and the affine map that restores mean and variance follows.
+
+    Of zeros the operator makes two numbers, which lie α·a apart.
+    """
+    x, p = args[0], args[1]
+    zeros = torch.zeros_like(x, dtype=user_dtype(n.args[0]))
+    drawn = op(zeros, *args[1:]).to(torch.float64)
+    if p == 1:
+        result = x * drawn
+    else:
+        a = 1 / math.sqrt((_ALPHA**2 * p + 1) * (1 - p))
+        kept = (drawn > _ALPHA * a * (p - 0.5)).to(torch.float64)
+        result = x * (kept * a) + _ALPHA * a * (kept - 1 + p)
+    return x.copy_(result) if op._schema.is_mutable else result
 
 
 def _higher_order(op: HigherOrderOperator, args: Any, jitter: torch.Generator | None) -> Any:

@@ -141,3 +141,26 @@ def test_parameters_and_buffers_by_reference() -> None:
     leaf = next(leaf for leaf in bind(traced, (X,)) if leaf.name == "weight")
     assert leaf.value.data_ptr() == bn.weight.data_ptr()
     assert oracle(traced, (X,))[0].dtype == torch.float64 and bn.num_batches_tracked == 0
+
+
+@pytest.mark.parametrize("op", [torch.alpha_dropout, torch.feature_alpha_dropout])
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.999, 1.0])
+def test_alpha_dropout_is_drawn_in_the_users_type_and_computed_wide(op, p: float) -> None:
+    """Kept elements are a·x + b, others b - a·α, for the mask that bfloat16 draws."""
+    x = torch.linspace(-2, 2, 4 * 64).reshape(4, 64, 1).to(torch.bfloat16)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return op(x, p, True)
+
+    traced = trace(fn, x)
+    torch.manual_seed(0)
+    got = oracle(traced, (x,))[0]
+    torch.manual_seed(0)
+    eager = fn(x)
+    alpha = 1.6732632423543772 * 1.0507009873554805
+    a = ((1 - p) * (1 + p * alpha**2)) ** -0.5 if p < 1 else 0.0
+    kept, dropped = a * (x.double() + alpha * p), torch.full((), -a * alpha * (1 - p), dtype=torch.float64)
+    mask = (got - kept).abs() < (got - dropped).abs()
+    torch.testing.assert_close(got, torch.where(mask, kept, dropped), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(eager.double(), got, rtol=2**-5, atol=2**-5 * max(a, 1))
+    assert p == 1 or not torch.equal(eager.double(), got)

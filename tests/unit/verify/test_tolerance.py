@@ -101,6 +101,8 @@ def test_a_tail_is_judged_alone() -> None:
         (0.0, 1e-40, 1e-40, "subnormal lost", False),
         (0.0, 1e-40, 3e-40, None, True),
         (0.0, 4e-45, 4e-45, None, True),
+        (0.0, 1.26e-44, 7.4e-45, None, True),
+        (0.0, 1.26e-44, 1.1e-44, "subnormal lost", False),
         (math.inf, 3e38, math.nan, "another infinity or NaN", False),
     ],
 )
