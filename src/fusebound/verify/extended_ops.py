@@ -233,6 +233,12 @@ def _matmul(a: Wide, b: Wide) -> Wide:
     return a @ b
 
 
+def _remainder(a: Wide, b: Wide) -> Wide:
+    """The exact remainder with the sign of b; a zero keeps the sign of a, as the framework's does."""
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+
+
 def _arange(*bounds: Any, dtype: Any = None) -> Wide:
     """`arange(end)`, `(start, end)` or `(start, end, step)`; eager counts the steps in float64."""
     start, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
@@ -263,6 +269,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "minimum": _binary(extrema.minimum),
     "atan2": _binary(np.arctan2),
     "fmod": _binary(np.fmod),
+    "remainder": _binary(_remainder),
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "logical_not": np.logical_not,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -68,6 +70,23 @@ def test_erf_in_long_double(name: str, x: float) -> None:
         mine = mpmath.mpf(np.format_float_scientific(got, unique=False, precision=30))
         true = getattr(mpmath, name)(x)
         assert abs(mine - true) <= abs(true) * mpmath.mpf(2) ** -58
+
+
+@pytest.mark.parametrize("x", [-5.5, -0.0, 0.0, 4.0, 5.5])
+@pytest.mark.parametrize("y", [-2.0, 2.0, 0.75])
+def test_remainders_are_eagers(x: float, y: float) -> None:
+    a, b = (torch.tensor([v], dtype=torch.float64) for v in (x, y))
+    (got,), _ = Extended(traced := trace(torch.remainder, a, b))(bind(traced, (a, b)))
+    value, want = torch.from_numpy(got.astype(np.float64)), torch.remainder(a, b)
+    assert torch.equal(value, want) and torch.equal(value.signbit(), want.signbit())
+
+
+@pytest.mark.parametrize("fn", [torch.remainder, torch.fmod])
+def test_a_remainder_where_the_quotient_overflows_is_exact(fn) -> None:
+    """Eager's vectors give NaN there and its tails the value, so that eager can't stand in for the reference."""
+    a, b = (torch.full((33,), v, dtype=torch.float64) for v in (7.0, 3 * 2.0**-1074))
+    (got,), _ = Extended(traced := trace(fn, a, b))(bind(traced, (a, b)))
+    assert (got == math.fmod(7.0, 3 * 2.0**-1074)).all()
 
 
 def test_mutations_and_casts() -> None:
