@@ -82,13 +82,32 @@ def kept_roundings(g: Graph, inside: frozenset[str], numerics: str = "accurate")
     """Values of a half type that a kernel rounds even in registers.
 
     Always: casts that the user wrote, and values from which a discontinuous operator is reached inside the group
-    (a comparison of unrounded values would take another branch than eager). With `numerics="eager"`: all.
+    (a comparison of unrounded values would take another branch than eager). With `numerics="eager"`: all. Constants
+    are rounded unless the kernel computes with wide values: beside one, a rounded constant would no longer cancel.
     """
     narrow = frozenset(v for i in inside for v in g.node[i].outputs if g.values[v].dtype in HALF)
     if numerics == "eager":
         return narrow
     reach = _reaching_jump(g, inside)
-    return frozenset(v for v in narrow if v in reach or is_user_cast(g.producer[v]))
+    kept = frozenset(v for v in narrow if v in reach or is_user_cast(g.producer[v]))
+    constants = frozenset(v for v in narrow - kept if g.producer[v].op == "const")
+    return kept if constants and _computes_wide(g, inside, kept) else kept | constants
+
+
+def _computes_wide(g: Graph, inside: frozenset[str], kept: frozenset[str]) -> bool:
+    """Whether an operator that rounds reads a value that eager has rounded and the kernel has not (a cast rounds)."""
+    wide: set[str] = set()
+    for n in in_order(g, inside):
+        spec, narrow = spec_of(n.op), g.values[n.out].dtype in HALF
+        if narrow and n.op == "cast":
+            continue
+        rounds = spec is not None and not spec.exact
+        reads_wide = any(v in wide for v in n.inputs)
+        if rounds and reads_wide:
+            return True
+        if reads_wide or (rounds and narrow):
+            wide.update(v for v in n.outputs if v not in kept)
+    return False
 
 
 def _reaching_jump(g: Graph, inside: frozenset[str]) -> frozenset[str]:

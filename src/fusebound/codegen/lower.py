@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from math import prod
 
+import numpy as np
+
+from fusebound.analysis.interpret import rounded
 from fusebound.analysis.numerics import kept_roundings
 from fusebound.analysis.space import Space
 from fusebound.codegen import tile
@@ -323,7 +326,10 @@ class _Lowering:
         n = w.node(site)
         dtype = self.g.values[n.out].dtype
         if n.op == "const":
-            return tile.Const(dst, _number(n.attr("value")), dtype)
+            value = _number(n.attr("value"))
+            return tile.Const(
+                dst, float(rounded(np.asarray(value), dtype)) if n.out in self.rounds else value, dtype
+            )
         if n.op == "iota":
             expr = self.loops.keep(site.at[_int(n.attr("dim"))])
             return tile.Iota(dst, expr, _number(n.attr("start")), _number(n.attr("step")), dtype)

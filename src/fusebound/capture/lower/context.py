@@ -135,9 +135,10 @@ class Ctx:
         return T(self.builder.emit(op, *ids), self)
 
     def const(self, value: Number, dtype: torch.dtype) -> T:
-        """A 0-d constant, of the Python kind that the type holds and rounded to the type."""
+        """A 0-d constant, of the Python kind that the type holds and rounded to the type that eager computes in: a
+        half-precision one is rounded where its kernel rounds (`kept_roundings`)."""
         if dtype.is_floating_point:
-            value = torch.tensor(value, dtype=dtype, device="cpu").item()
+            value = torch.tensor(value, dtype=wide_type(dtype), device="cpu").item()
         elif dtype == torch.bool:
             value = bool(value)
         else:
