@@ -71,9 +71,21 @@ def _binary(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _div(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
-    if rounding_mode is not None:
-        raise NotImplementedError("rounded division")
-    return np.asarray(_number(a)).astype(L) / np.asarray(_number(b)).astype(L)
+    a, b = np.asarray(_number(a)).astype(L), np.asarray(_number(b)).astype(L)
+    match rounding_mode:
+        case "floor":
+            return _floor_div(a, b)
+        case "trunc":
+            return np.trunc(a / b)
+        case _:
+            return a / b
+
+
+def _floor_div(a: Wide, b: Wide) -> Wide:
+    """⌊a / b⌋ from the exact remainder, a zero with the sign of a / b; a / b where b is zero (the framework's)."""
+    ratio, rest = a / b, np.fmod(a, b)
+    whole = np.rint((a - rest) / b) - _crosses(rest, b)
+    return np.where(b == 0, ratio, np.where(whole == 0, np.copysign(L(0), ratio), whole))
 
 
 def _unary(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,7 +248,12 @@ def _matmul(a: Wide, b: Wide) -> Wide:
 def _remainder(a: Wide, b: Wide) -> Wide:
     """The exact remainder with the sign of b; a zero keeps the sign of a, as the framework's does."""
     rest = np.fmod(a, b)
-    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+    return np.where(_crosses(rest, b), rest + b, rest)
+
+
+def _crosses(rest: Wide, b: Wide) -> Wide:
+    """Whether a remainder is nonzero and of the other sign than the divisor."""
+    return (rest != 0) & ((b < 0) != (rest < 0))
 
 
 def _arange(*bounds: Any, dtype: Any = None) -> Wide:

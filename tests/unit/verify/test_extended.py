@@ -72,12 +72,17 @@ def test_erf_in_long_double(name: str, x: float) -> None:
         assert abs(mine - true) <= abs(true) * mpmath.mpf(2) ** -58
 
 
-@pytest.mark.parametrize("x", [-5.5, -0.0, 0.0, 4.0, 5.5])
-@pytest.mark.parametrize("y", [-2.0, 2.0, 0.75])
-def test_remainders_are_eagers(x: float, y: float) -> None:
-    a, b = (torch.tensor([v], dtype=torch.float64) for v in (x, y))
-    (got,), _ = Extended(traced := trace(torch.remainder, a, b))(bind(traced, (a, b)))
-    value, want = torch.from_numpy(got.astype(np.float64)), torch.remainder(a, b)
+@pytest.mark.parametrize("rounding", ["remainder", "floor", "trunc"])
+def test_remainders_and_rounded_quotients_are_eagers(rounding: str) -> None:
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a % b if rounding == "remainder" else torch.div(a, b, rounding_mode=rounding)
+
+    x = torch.tensor([-5.5, -0.0, 0.0, 4.0, 0.3, 5.5], dtype=torch.float64)
+    a, b = torch.cartesian_prod(
+        x, torch.tensor([-2.0, 2.0, 0.75, math.inf], dtype=torch.float64)
+    ).T.contiguous()
+    (got,), _ = Extended(traced := trace(fn, a, b))(bind(traced, (a, b)))
+    value, want = torch.from_numpy(got.astype(np.float64)), fn(a, b)
     assert torch.equal(value, want) and torch.equal(value.signbit(), want.signbit())
 
 
