@@ -17,6 +17,7 @@ from fusebound.verify.held import Held, held
 from fusebound.verify.inputs import (
     AS_A_WHOLE,
     BY_PLACE,
+    EXACT,
     GIVEN,
     LIKE,
     PLAIN,
@@ -155,7 +156,7 @@ class _Judge:
         draws = [self._draw(kind, 0, program)]
         if draws[0] is None:
             return []
-        most, times = (_PLACES, _CONFIRM) if kind in BY_PLACE else (_SMALL, _DRAWS)
+        most, times = (_PLACES, _CONFIRM) if kind in (*BY_PLACE, *EXACT) else (_SMALL, _DRAWS)
         small = kind != GIVEN and any(c.numel < most for c in draws[0].outputs)
         draws += [self._draw(kind, i, program) for i in range(1, times)] if small else []
         checks = self._judged(kind, [d for d in draws if d], program)
@@ -163,6 +164,9 @@ class _Judge:
             more = LIKE if kind == GIVEN else kind
             draws += [self._draw(more, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
             checks = self._judged(kind, [d for d in draws if d], program)
+        if kind in EXACT:
+            alone = (c for d in draws if d for c in self._judged(kind, [d], program))
+            checks += [c for c in alone if c.eager.rms == 0 and not c.ok]
         return checks
 
     def _draw(self, kind: str, number: int, program: Program) -> Comparison | None:

@@ -14,19 +14,22 @@ GIVEN, LIKE = "given", "like"
 PLAIN = (GIVEN, LIKE)
 SPECIAL_SETS = (
     "special values", "nan at edges", "inf at edges", "large mean", "larger mean", "-inf rows", "wide range", "tiny",
-    "tiny beside large", "subnormal", "small products", "equal values", "peaks", "zeros", "constants",
+    "tiny beside large", "subnormal", "small products", "large products", "equal values", "peaks", "zeros", "constants",
+    "few numbers", "bit patterns", "one magnitude",
 )  # fmt: skip
 """Sets applied to floating user inputs; parameters are drawn as in "like", but for `EVERYWHERE`."""
 SMALL_STATE = "subnormal parameters"
 """The set for what "subnormal" leaves ordinary: parameters, buffers, and vectors beside matrices."""
 FULL_RANGE = "full range"
 """The set for integers that only arithmetic reads: any value of their type."""
-EVERYWHERE = ("zeros", "small products", "tiny beside large")
+EVERYWHERE = ("zeros", "small products", "tiny beside large", "few numbers", "bit patterns", "one magnitude")
 """Sets that parameters, buffers and vectors beside matrices are drawn by as well."""
 EDGES = {"nan at edges": (math.nan, math.nan), "inf at edges": (math.inf, -math.inf)}
 BY_PLACE = ("peaks", "zeros", *EDGES)
 """Sets that put something into a few places only, so that a small tensor needs several draws."""
-AS_A_WHOLE = ("larger mean", *BY_PLACE)
+EXACT = ("one magnitude",)
+"""Sets on which eager often rounds nothing: such a draw is judged alone too, since no luck is in it."""
+AS_A_WHOLE = ("larger mean", *BY_PLACE, *EXACT)
 """Sets on which a row has one error, that of its mean or its peak: the tail or the last row alone is luck."""
 
 _SIZES = 4
@@ -78,6 +81,7 @@ def fill(
     generator = torch.Generator().manual_seed(seed + zlib.crc32(kind.encode()))
     seen: set[int] = set()
     rank = _rank(leaves)
+    first = draw % max(sum(_is_float(leaf) for leaf in leaves), 1)
     for leaf in leaves:
         if not leaf.is_tensor or leaf.kind in ("const", "other") or not has_memory(leaf.value):
             continue
@@ -87,7 +91,10 @@ def fill(
         seen.add(key)
         flat = torch.empty(0, dtype=leaf.value.dtype).set_(leaf.value.untyped_storage())
         leads = _leads(leaf, rank)
-        _fill_flat(leaf, flat, _kind_for(kind, leads), generator, constants)
+        chosen = _kind_for(kind, leads)
+        if kind == "one magnitude" and _is_float(leaf):
+            chosen, first = ("one magnitude" if first == 0 else "powers of two"), first - 1
+        _fill_flat(leaf, flat, chosen, generator, constants)
         if kind in EDGES and _is_float(leaf) and leads == (draw % 8 < _PLACES or not state_sets(leaves)):
             _edge(leaf.value.detach(), EDGES[kind], draw + len(seen), generator)
     if kind == "-inf rows":
@@ -200,6 +207,17 @@ def _fill_floats(
     elif kind == "small products":  # of two values: about the least normal number
         power = torch.randint(-3, 4, flat.shape, generator=generator)
         values = values * torch.exp2(power + math.log2(torch.finfo(flat.dtype).smallest_normal) // 2)
+    elif kind == "large products":  # of two values: about the largest number, and beyond
+        power = torch.randint(-1, 3, flat.shape, generator=generator)
+        values = values * torch.exp2(power + math.log2(torch.finfo(flat.dtype).max) // 2)
+    elif kind == "few numbers":
+        values = _pool(flat, generator)
+    elif kind == "bit patterns":
+        values = _patterns(flat, generator)
+    elif kind == "one magnitude":
+        values = _one_magnitude(values, generator)
+    elif kind == "powers of two":  # small beside one magnitude: they leave its digits as they are
+        values = torch.exp2(torch.randint(-15, -11, flat.shape, generator=generator)).copysign(values)
     elif kind == "subnormal":
         values = _subnormal(values, flat.dtype, _row(leaf.value), generator)
     elif kind == "least normal":
@@ -256,6 +274,49 @@ def _vanishing(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     eps = torch.finfo(like.dtype).eps
     small = eps * torch.exp2(torch.randint(-3, 3, like.shape, generator=generator))
     return torch.where(torch.rand(like.shape, generator=generator) < 0.5, 1.0, small)
+
+
+def _pool(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A dozen numbers that meet, cancel, vanish and overflow, and a few that are not finite."""
+    info = torch.finfo(like.dtype)
+    least = info.smallest_normal
+    pool = (
+        0.0,
+        -0.0,
+        least / 4,
+        -least / 4,
+        least,
+        1.0,
+        -1.0,
+        1.0 + 2 * info.eps,
+        0.05,
+        300.0,
+        -info.max / 256,
+    )
+    rare = (math.inf, -math.inf, math.nan)
+    drawn, special = (
+        torch.tensor(levels, dtype=torch.float64)[torch.randint(len(levels), like.shape, generator=generator)]
+        for levels in (pool, rare)
+    )
+    return torch.where(torch.rand(like.shape, generator=generator) < 0.01, special, drawn)
+
+
+def _patterns(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Every pattern of bits alike: numbers of every magnitude, infinities and NaN."""
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[like.dtype.itemsize]
+    span = torch.iinfo(integers)
+    drawn = torch.randint(span.min, span.max, like.shape, generator=generator, dtype=integers)
+    return drawn.view(like.dtype).to(torch.float64)
+
+
+def _one_magnitude(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One number, 1.5 to 1.75, with either sign among zeros: exact in eager where nothing is rounded.
+
+    An ULP of a constant is two of the product, and the zeros bring the rms, by which errors are judged, just below the
+    power of two under it."""
+    level, which = torch.rand((), generator=generator), torch.randint(0, 2, (), generator=generator)
+    some = torch.rand(values.shape, generator=generator) < (0.3, 0.6)[int(which)]
+    return torch.where(some, (1.5 + 0.25 * level.double()).copysign(values), 0.0)
 
 
 _PLACES = 4

@@ -234,3 +234,29 @@ def test_only_integers_that_arithmetic_reads_are_drawn_over_their_type() -> None
     drawn = leaves[0].value.to(torch.int64)
     assert drawn.abs().max() > 2**31 - 4 and (drawn.abs() > 2**24).any() and not (drawn == 0).any()
     assert leaves[3].value.min() >= 1 and leaves[3].value.max() <= 2
+
+
+def test_products_overflow_and_bit_patterns_span_the_type_for_state_too() -> None:
+    x, w = leaf(torch.randn(40, 50)), leaf(torch.randn(50), "w", "param")
+    fill([x, w], "large products", 0)
+    finite = x.value.square().isfinite()
+    assert (
+        finite.any() and not finite.all() and x.value.isfinite().all() and w.value.square().isfinite().all()
+    )
+    fill([x, w], "bit patterns", 0)
+    for t in (x.value, w.value):
+        drawn = t[t.isfinite() & (t != 0)].abs()
+        assert drawn.min() < 1e-20 and drawn.max() > 1e20
+    x, w = leaf(torch.randn(40, 50)), leaf(torch.randn(50), "w", "param")
+    fill([x, w], "few numbers", 0)
+    assert (w.value == 0).any() and len(x.value.unique()) < 20 and (x.value + w.value == 0).any()
+
+
+def test_one_tensor_after_the_other_has_one_magnitude_that_the_others_leave_exact() -> None:
+    leaves = [leaf(torch.randn(8, 50)), leaf(torch.randn(50), "w", "param")]
+    for draw in range(4):
+        fill(leaves, "one magnitude", draw, draw=draw)
+        one, other = (leaves[draw % 2].value, leaves[1 - draw % 2].value)
+        assert len(one.abs().unique()) == 2 and (one == 0).any() and 1.5 <= one.abs().max() < 1.75
+        assert torch.equal(other.abs().log2(), other.abs().log2().round()) and other.abs().max() < 2**-10
+        assert torch.equal((one[..., :50] + other).double(), one[..., :50].double() + other.double())

@@ -30,6 +30,11 @@ def bf16_chain(x):
     return (x * 3).to(torch.bfloat16) + W
 
 
+def corrected_variance(x):
+    centred = x - x.mean(-1, keepdim=True)
+    return (centred.square().sum(-1) - centred.sum(-1).square() / 131) / 130
+
+
 def with_tail(fn, column, change):
     def mutant(x):
         y = fn(x)
@@ -72,6 +77,8 @@ WRONG = {
         (X, W),
     ),
     "rounded through bf16": (rmsnorm, lambda x, w: rmsnorm(x.bfloat16().float(), w), (X, W)),
+    "a constant an ULP off": (lambda x: x * 2, lambda x: x * (2 + 2**-22), (X[:5],)),
+    "a variance corrected after its overflow": (lambda x: x.var(-1), corrected_variance, (X[:5],)),
     "a user's cast dropped": (bf16_chain, lambda x: x * 3 + W, (X,)),
     "exp(x) - 1 for expm1": (torch.expm1, lambda x: torch.exp(x) - 1, (X,)),
     "x * 0 folded": (lambda x: x * 0, torch.zeros_like, (X,)),
