@@ -207,9 +207,11 @@ def _fill_floats(
     elif kind == "small products":  # of two values: about the least normal number
         power = torch.randint(-3, 4, flat.shape, generator=generator)
         values = values * torch.exp2(power + math.log2(torch.finfo(flat.dtype).smallest_normal) // 2)
-    elif kind == "large products":  # of two values: about the largest number, and beyond
-        power = torch.randint(-1, 3, flat.shape, generator=generator)
-        values = values * torch.exp2(power + math.log2(torch.finfo(flat.dtype).max) // 2)
+    elif (
+        kind == "large products"
+    ):  # of two values: next to the largest number, so that parts of a sum overflow
+        power = int(torch.randint(-1, 1, (), generator=generator))
+        values = values * math.exp2(power + math.log2(torch.finfo(flat.dtype).max) // 2)
     elif kind == "few numbers":
         values = _pool(flat, generator)
     elif kind == "bit patterns":
