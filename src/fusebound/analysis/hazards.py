@@ -14,7 +14,7 @@ from fusebound.ir.maps import Affine, Index, identity, show
 from fusebound.ir.ops import spec_of
 
 MAX_POINTS = 2000
-"""Points looked at before a group counts as free of hazards; `unify` refuses such groups anyway (F303)."""
+"""Points looked at before the search ends without an answer (F108)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +30,43 @@ class Hazard:
     counterfactual: str
 
 
-def hazard(g: Graph, nodes: Collection[str]) -> Hazard | None:
-    """The first WAR or WAW inside a group, or None. The kernel writes a mutated input where it
-    makes its new value."""
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Why it is not known whether a kernel may write `storage` in place, after `points` reads were looked at."""
+
+    storage: str
+    message: str
+    points: int
+    nodes: tuple[str, ...]
+
+
+def hazard(g: Graph, nodes: Collection[str]) -> Hazard | Undecided | None:
+    """The first WAR or WAW inside a group; without one, the first search that ended without an answer; None where there
+    is no hazard. The kernel writes a mutated input where it makes its new value."""
     inside = frozenset(nodes)
+    undecided: Undecided | None = None
     for m in g.mutations:
         maker = g.producer.get(m.source)
-        if maker is not None and maker.id in inside:
-            found = _war(g, inside, m.target, maker) or _waw(g, inside, m.target, maker)
-            if found is not None:
-                return found
-    return None
+        if maker is None or maker.id not in inside:
+            continue
+        for check in (_war, _waw):
+            match check(g, inside, m.target, maker):
+                case Hazard() as found:
+                    return found
+                case Undecided() as found:
+                    undecided = undecided or found
+                case None:
+                    pass
+    return undecided
 
 
-def _war(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard | None:
+def _war(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard | Undecided | None:
     """A read of the target at other points than those that the same iteration writes."""
     rank = len(g.values[target].shape)
     walk = _Reads(g, inside, target, [hint(d) for d in g.values[maker.out].shape])
     found = walk.first_moved(maker, identity(rank))
-    if found is None:
-        return None
+    if not isinstance(found, _Moved):
+        return found
     how = f"{_HOW.get(found.node.op, 'at other points')} at {found.index}"
     writer, reader = g.user[maker.user], g.user[found.node.user]
     text = (
@@ -87,41 +104,48 @@ class _Reads:
     reductions: dict[tuple[str, Index], Index] = field(default_factory=dict[tuple[str, Index], Index])
     seen: set[tuple[str, Index, Ranges]] = field(default_factory=set[tuple[str, Index, Ranges]])
 
-    def first_moved(self, maker: Node, written: Index) -> _Moved | None:
+    def first_moved(self, maker: Node, written: Index) -> _Moved | Undecided | None:
         """The first read of an element of the target that another point changes, or None."""
         changed = _changed(self.g, maker, self.target)
+        stems = self._stems()
+        undecided: Undecided | None = None
         stack: list[tuple[Node, Index, Ranges, Node]] = [(maker, written, (), maker)]
-        while stack and len(self.seen) < MAX_POINTS:
+        while stack:
             n, at, ranges, mover = stack.pop()
+            if len(self.seen) >= MAX_POINTS:
+                return undecided or self._undecided(n, f"at more than {MAX_POINTS} points")
             mover = n if n.op in _HOW else mover
-            if n.op in _BY_DATA and self._stems(n.inputs[0]):
+            if n.op in _BY_DATA and n.inputs[0] in stems:
                 return _Moved(n, "points known at run time")
             try:
                 uses = self._uses(n, at, ranges)
             except NeedSplit:
                 return _Moved(n, "points that no one loop counts")
-            except Unresolved:
-                continue  # the iteration space will say why
+            except Unresolved as why:
+                undecided = undecided or self._undecided(n, f"where {why.message}")
+                continue
             for v, index, part in uses:
                 moved = v == self.target and self._elsewhere(index, written)
                 if moved and self._meets(index, part, changed):
                     return _Moved(mover, show(index))
-                p = self.g.producer.get(v)
-                if p is not None and p.id in self.inside and (v, index, part) not in self.seen:
+                if v in stems and v != self.target and (v, index, part) not in self.seen:
                     self.seen.add((v, index, part))
-                    stack.append((p, index, part, mover))
-        return None
+                    stack.append((self.g.producer[v], index, part, mover))
+        return undecided
 
-    def _stems(self, value: str) -> bool:
-        """Whether the group computes a value from the target."""
-        queue = [value]
-        while queue:
-            v = queue.pop()
-            if v == self.target:
-                return True
-            p = self.g.producer.get(v)
-            queue += p.inputs if p is not None and p.id in self.inside else ()
-        return False
+    def _stems(self) -> frozenset[str]:
+        """The target and what the group computes from it: no other value reads it."""
+        found = {self.target}
+        for n in in_order(self.g, self.inside):
+            if not found.isdisjoint(n.inputs):
+                found.update(n.outputs)
+        return frozenset(found)
+
+    def _undecided(self, n: Node, where: str) -> Undecided:
+        reader = self.g.user[n.user].label
+        what = f"{reader} reads what is made of it {where}: not all were compared"
+        text = f"{self.target} is written in place, and {what}"
+        return Undecided(self.target, text, len(self.seen), (n.id,))
 
     def _uses(self, n: Node, at: Index, ranges: Ranges) -> list[tuple[str, Index, Ranges]]:
         spec = spec_of(n.op)

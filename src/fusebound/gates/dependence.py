@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusebound.analysis.draws import counted
 from fusebound.analysis.group import boundary
-from fusebound.analysis.hazards import hazard
+from fusebound.analysis.hazards import MAX_POINTS, Hazard, Undecided, hazard
 from fusebound.analysis.recompute import Ways, ways
 from fusebound.analysis.relation import relation
 from fusebound.analysis.sizes import at_run_time, decides, operands, symbols, takes_number
@@ -76,16 +76,19 @@ def _strange_types(g: Graph, user: UserOp) -> tuple[str, ...]:
 
 
 def check(c: Candidate, facts: Facts) -> Verdict:
-    """Boundaries, then cycles, then hazards, then whether data is shared, then the iteration domain."""
+    """Boundaries, then cycles, then hazards, then whether data is shared, then the iteration domain, which says more
+    than a search for hazards that ended without an answer."""
     return first(_checks(c, facts))
 
 
 def _checks(c: Candidate, facts: Facts) -> Iterator[Verdict | None]:
     yield _boundary(c, facts.numerics)
     yield _cycle(c, facts.numerics)
-    yield _hazard(c)
+    found = hazard(c.graph, c.nodes)
+    yield _hazard(found)
     yield _unrelated(c)
     yield _domain(c)
+    yield _undecided(found)
     yield _fine(c, facts)
 
 
@@ -142,12 +145,19 @@ def _cycle(c: Candidate, numerics: str) -> Verdict | None:
     return Verdict(GATE, "fail", "F101", text, tuple(path), evidence, flip)
 
 
-def _hazard(c: Candidate) -> Verdict | None:
-    found = hazard(c.graph, c.nodes)
-    if found is None:
+def _hazard(found: Hazard | Undecided | None) -> Verdict | None:
+    if not isinstance(found, Hazard):
         return None
     evidence = (Evidence("points read", found.read, "=", found.write, "of " + found.storage),)
     return Verdict(GATE, "fail", found.code, found.message, found.nodes, evidence, found.counterfactual)
+
+
+def _undecided(found: Hazard | Undecided | None) -> Verdict | None:
+    if not isinstance(found, Undecided):
+        return None
+    evidence = (Evidence.bound(f"reads of {found.storage} looked at", found.points, MAX_POINTS, "", "<"),)
+    flip = f"write the result to a new tensor instead of {found.storage}"
+    return Verdict(GATE, "unknown", "F108", found.message, found.nodes, evidence, flip)
 
 
 def _unrelated(c: Candidate) -> Verdict | None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.plan.graphs import Sketch
+from tests.unit.plan.graphs import Sketch, nodes
 
-from fusebound.analysis.hazards import hazard
+from fusebound import target
+from fusebound.analysis import hazards
+from fusebound.analysis.hazards import MAX_POINTS, Hazard, Undecided, hazard
+from fusebound.analysis.space import Space
+from fusebound.gates import pages
+from fusebound.gates.base import Candidate, Facts
+from fusebound.gates.decide import judge
 from fusebound.ir.graph import Graph, Mutation
+from fusebound.ir.text import parse_graph, print_graph
 
 
 def shifted() -> Graph:
@@ -44,6 +51,13 @@ def normalised() -> Graph:
     return s.done(mutations=(Mutation(x, s.softmax(x)),))
 
 
+def normalised_and_scaled() -> Graph:
+    """x.copy_(softmax(x) * x)"""
+    s = Sketch()
+    x = s.input("x", 8, 64)
+    return s.done(mutations=(Mutation(x, s.op("mul", "mul", s.softmax(x), x)),))
+
+
 def through_a_transpose() -> Graph:
     """x.t().mul_(x.t())"""
     s = Sketch()
@@ -77,7 +91,7 @@ def elementwise() -> Graph:
 def test_reads_at_other_points_than_the_written_one(make, how: str) -> None:
     g = make()
     found = hazard(g, g.node.keys())
-    assert found is not None
+    assert isinstance(found, Hazard)
     assert (found.code, found.read) == ("F102", how)
     assert "model.py:" in found.message and "new tensor" in found.counterfactual
 
@@ -100,4 +114,45 @@ def test_two_versions_that_overlap() -> None:
     second = s.op("second", "slice_scatter", first, b, kind="move", dim=0, start=4, step=1)
     kept = s.done(first, mutations=(Mutation(x, second),))
     found = hazard(kept, kept.node.keys())
-    assert found is not None and (found.code, found.read, found.write) == ("F103", "[0:8]", "[4:12]")
+    assert isinstance(found, Hazard) and (found.code, found.read, found.write) == ("F103", "[0:8]", "[4:12]")
+
+
+def test_a_search_that_reaches_its_limit_has_no_answer() -> None:
+    g = pages.example("F108").graph
+    found = hazard(g, g.node.keys())
+    assert isinstance(found, Undecided) and found.storage == "t"
+    assert MAX_POINTS <= found.points <= MAX_POINTS + 1
+
+
+def test_what_is_not_made_of_the_target_is_not_searched() -> None:
+    """The same chain scaled by another tensor: none of its 2,048 points reads what is written."""
+    text = print_graph(pages.example("F108").graph)
+    input_u = '%u = input user "u" : f32[8, 1]\nscale:'
+    g = parse_graph(text.replace("scale:", input_u, 1).replace("%x, %t)", "%x, %u)"))
+    assert g.node["scale"].inputs == ("x", "u") and g.mutations[0].target == "t"
+    assert hazard(g, g.node.keys()) is None
+
+
+def test_without_an_answer_nothing_is_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that has one iteration space and no hazard, whose search may look at a single point."""
+    g = normalised_and_scaled()
+    c = Candidate(g, nodes(g, "softmax"), nodes(g, "mul"))
+    facts = Facts(target.get("cpu-avx2"))
+    assert isinstance(c.space, Space) and judge(c, facts).dependence
+    monkeypatch.setattr(hazards, "MAX_POINTS", 1)
+    verdict = judge(c, facts).dependence
+    assert (verdict.state, verdict.code, bool(verdict)) == ("unknown", "F108", False)
+
+
+def test_a_group_without_an_iteration_space_says_so() -> None:
+    """x[::2] += 1: the search ends at the strided assignment, which has no schedule either."""
+    s = Sketch()
+    x = s.input("x", 64)
+    half = s.view("slice", "slice", x, (2,), shape=(32,), dim=0, start=0, step=2)
+    y = s.op("exp", "exp", half)
+    g = s.done(
+        mutations=(Mutation(x, s.op("put", "slice_scatter", x, y, kind="move", dim=0, start=0, step=2)),)
+    )
+    assert isinstance(hazard(g, g.node.keys()), Undecided)
+    c = Candidate(g, nodes(g, "slice", "exp"), nodes(g, "put"))
+    assert judge(c, Facts(target.get("cpu-avx2"))).dependence.code == "F505"
