@@ -1,4 +1,4 @@
-"""Operators that raise at an element: an index out of range, an integer divided by zero, no probability.
+"""Operators that raise at an element (`OpSpec.raises`).
 
 A kernel evaluates what its results need. Eager evaluates every element, and raises also for one that a slice drops or
 an update overwrites afterwards; so such an operator is fused only where the kernel evaluates all of it.
@@ -10,9 +10,7 @@ from collections.abc import Collection, Sequence
 
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph, Node
-
-_DIVISIONS = ("floor_div", "trunc_div", "rem", "fmod")
-_CHECKED = ("gather", "index_select", "probability")
+from fusebound.ir.ops import OPS
 
 
 def partly_checked(g: Graph, order: Sequence[Node], outputs: Collection[str]) -> Node | None:
@@ -58,8 +56,9 @@ def _span(g: Graph, n: Node) -> tuple[int, int, int]:
 
 
 def _may_raise(g: Graph, n: Node) -> bool:
-    if n.op not in _DIVISIONS:
-        return n.op in _CHECKED
+    fault = OPS[n.op].raises
+    if fault != "division":
+        return fault is not None
     divisor = g.producer.get(n.inputs[1])
     constant = divisor is not None and divisor.op == "const" and bool(divisor.attr("value"))
     return not DTYPES[g.values[n.out].dtype].is_float and not constant

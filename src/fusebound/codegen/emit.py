@@ -14,6 +14,7 @@ from types import TracebackType
 
 from fusebound.codegen.llvm_types import elem, lanes, literal, mangle, mask_type, vec
 from fusebound.errors import BuildError
+from fusebound.ir.ops import FAULTS, Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,14 +306,14 @@ class Fn:
         """A block that runs where the i1 `condition` holds; see `When`."""
         return When(self, condition, tuple(keep))
 
-    def flag(self, condition: Reg, code: int) -> None:
-        """Note `code` in the kernel's flag word if `condition` holds in any active lane; changes no value."""
+    def flag(self, condition: Reg, fault: Fault) -> None:
+        """Note `fault` in the kernel's flag word if `condition` holds in any active lane; changes no value."""
         if self.flags is None:
             raise BuildError(f"the kernel {self.name} has no flag word", hint="set Fn.flags")
         if self.active is not None and self.active.type == condition.type:
             condition = self.op("and", condition, self.active)
         with self.when(self.any(condition)):
-            self.raw(f"store atomic i32 {code}, {self.flags} monotonic, align 4")
+            self.raw(f"store atomic i32 {1 + FAULTS.index(fault)}, {self.flags} monotonic, align 4")
 
     # -- checks ----------------------------------------------------------------------------------------------
 

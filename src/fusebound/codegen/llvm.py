@@ -31,8 +31,6 @@ from fusebound.codegen.tile import (
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.maps import Affine
 
-FLAG_INDEX = 1
-"""The flag word's code for an index out of range."""
 FRESH = ".fresh"
 """Suffix of the form for outputs in untouched memory: its zeroed pages lie in cache, where ordinary stores hit."""
 PAGE = 4096
@@ -326,7 +324,7 @@ class _Tiles:
         r = env.regs[s.index]
         index = math.convert(fn, r, s.index_dtype, "int64", lanes(r.type))
         bad = fn.icmp("uge", index, fn.like(s.limit, index))
-        fn.flag(bad if lanes(bad.type) > 1 else fn.extract(bad, 0), FLAG_INDEX)
+        fn.flag(bad if lanes(bad.type) > 1 else fn.extract(bad, 0), "index")
         return fn.select(bad, fn.like(0, index), index)
 
     def _store(self, s: Store, env: _Env) -> None:

@@ -10,18 +10,24 @@ CLASSES: tuple[OpClass, ...] = (
     "pointwise", "reduce", "move", "gather", "scatter", "scan", "contract", "random", "opaque",
 )  # fmt: skip
 
+Fault = Literal["index", "division", "probability"]
+FAULTS: tuple[Fault, ...] = ("index", "division", "probability")
+"""Why an operator raises at an element: an index out of range, an integer divided by zero, a number that is no
+probability. A kernel's flag word holds the place in this list, from 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
     """What the IR knows of a primitive. `arity` -1 means any number of operands.
 
-    `probability` is its operand, which must lie in [0, 1]: the kernel raises where it does not.
     `flops` is the cost of one element in vector instructions (approximate, for the cost model).
     `discontinuous` marks operators whose result jumps, so that a rounding before them may not vanish.
     `floats` marks operators of floats alone. `result` is the result's element type where it is not the operands'
     common one: a name, "first" (operand), "rest" (all operands but the first), or "given" (by the node).
     `accumulates` marks reductions that round at every step: their order matters, and their result may be wider.
-    `exact` marks operators that bring no rounding of their own.
+    `exact` marks operators that bring no rounding of their own. `raises` is what may be wrong with an element, so that
+    eager raises and a kernel sets its flag word: with "division" only where the result is an integer. `probability` is
+    its operand and nothing else.
     """
 
     name: str
@@ -34,6 +40,7 @@ class OpSpec:
     result: str = ""
     accumulates: bool = False
     exact: bool = False
+    raises: Fault | None = None
 
 
 def _table() -> dict[str, OpSpec]:
@@ -55,10 +62,10 @@ def _table() -> dict[str, OpSpec]:
     many("tan sinh cosh asin acos atan asinh acosh atanh erfc", "pointwise", 1, flops=40, floats=True)
     many("floor ceil round trunc", "pointwise", 1, discontinuous=True)
     many("isnan isinf isfinite", "pointwise", 1, flops=2, result="bool")
-    many("probability", "pointwise", 1, flops=3, floats=True)
+    many("probability", "pointwise", 1, flops=3, floats=True, raises="probability")
     many("add sub mul maximum minimum clamp_min clamp_max", "pointwise", 2, flops=1)
     many("div", "pointwise", 2, flops=4, floats=True)
-    many("floor_div rem fmod trunc_div", "pointwise", 2, flops=10, discontinuous=True)
+    many("floor_div rem fmod trunc_div", "pointwise", 2, flops=10, discontinuous=True, raises="division")
     many("pow", "pointwise", 2, flops=45)
     many("atan2", "pointwise", 2, flops=50, floats=True)
     many("eq ne lt le gt ge", "pointwise", 2, discontinuous=True, result="bool")
@@ -82,7 +89,8 @@ def _table() -> dict[str, OpSpec]:
     many("cat", "move", -1, attrs=("dim",), flops=0, exact=True)
     many("slice_scatter", "move", 2, attrs=("dim", "start", "step"), flops=0, exact=True)
 
-    many("gather index_select", "gather", 2, attrs=("dim",), flops=2, result="first", exact=True)
+    many("gather index_select", "gather", 2, attrs=("dim",), flops=2, result="first", exact=True,
+         raises="index")  # fmt: skip
 
     # Ten rounds of two multiplications on half as many lanes each.
     many("random", "random", 1, attrs=("draw", "word"), flops=130, result="int32")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from typing import NoReturn
 
 import torch
 
 from fusebound.codegen.build import Kernel
-from fusebound.codegen.llvm import FLAG_INDEX
-from fusebound.codegen.math import FLAG_PROBABILITY
+from fusebound.ir.ops import FAULTS
 from fusebound.runtime.trampoline import Native, native
 
 GRAIN = 1 << 15
@@ -71,9 +71,11 @@ def _by_ctypes(entry: int, params: int) -> Native:
     return run
 
 
-def _raise(kernel: Kernel, code: int) -> None:
-    if code == FLAG_INDEX:
-        raise OutOfRange(f"index out of range in {kernel.name}")
-    if code == FLAG_PROBABILITY:
-        raise RuntimeError(f"a probability outside [0, 1] in {kernel.name}")
-    raise RuntimeError("ZeroDivisionError")
+def _raise(kernel: Kernel, flag: int) -> NoReturn:
+    match FAULTS[flag - 1]:
+        case "index":
+            raise OutOfRange(f"index out of range in {kernel.name}")
+        case "division":
+            raise RuntimeError("ZeroDivisionError")
+        case "probability":
+            raise RuntimeError(f"a probability outside [0, 1] in {kernel.name}")

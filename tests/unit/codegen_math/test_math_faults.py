@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from tests.unit.codegen_math.primitive_values import DTYPES, run
 
-from fusebound.codegen.emit import Module
-from fusebound.codegen.math import FLAG_ZERO_DIVISION, apply
+from fusebound.codegen.emit import Fn, Module, Reg
+from fusebound.codegen.math import apply
+from fusebound.codegen.math.probe import map_module
 from fusebound.errors import BuildError
+from fusebound.ir.ops import FAULTS, OPS
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])
@@ -19,7 +23,7 @@ def test_zero_divisor_is_flagged(op: str, dtype: str, count: int) -> None:
     b = torch.full((count,), 3, dtype=DTYPES[dtype])
     assert run(op, dtype, a, b)[1] == 0
     b[-1] = 0
-    assert run(op, dtype, a, b)[1] == FLAG_ZERO_DIVISION
+    assert run(op, dtype, a, b)[1] == 1 + FAULTS.index("division")
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8"])
@@ -43,3 +47,38 @@ def test_flag_needs_a_flag_word() -> None:
     fn = Module().function("f", [("x", "<4 x i32>"), ("y", "<4 x i32>")])
     with pytest.raises(BuildError, match="no flag word"):
         apply(fn, "rem", fn.parameters, "int32", 4, in_dtypes=["int32", "int32"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_primitive_is_flagged_exactly_where_its_spec_says_that_it_raises(dtype: str) -> None:
+    whole = not (DTYPES[dtype].is_floating_point or dtype == "bool")
+    for op, spec in OPS.items():
+        text = _code(op, dtype) if spec.cls == "pointwise" and spec.arity > 0 else ""
+        if not text:
+            continue
+        raises = spec.raises if whole or spec.raises != "division" else None
+        codes = re.findall(r"store atomic i32 (\d+)", text)
+        assert {FAULTS[int(c) - 1] for c in codes} == ({raises} if raises else set()), op
+
+
+def _code(op: str, dtype: str) -> str:
+    """A primitive of operands of one type as LLVM assembly; empty where it has no meaning."""
+    spec = OPS[op]
+    types = ["bool" if op == "where" and k == 0 else dtype for k in range(spec.arity)]
+    made = "bool" if spec.result == "bool" else dtype
+
+    def body(fn: Fn, args: list[Reg]) -> Reg:
+        return apply(fn, op, args, made, 8, in_dtypes=types)
+
+    try:
+        return map_module(body, types, made, 8, frozenset())
+    except BuildError:
+        return ""
+
+
+def test_the_codes_cover_what_primitives_raise() -> None:
+    """Every gather is a load whose index is checked (`codegen/llvm.py`), and nothing else is."""
+    assert {s.raises for s in OPS.values()} == {None, *FAULTS}
+    assert {n for n, s in OPS.items() if s.raises == "index"} == {
+        n for n, s in OPS.items() if s.cls == "gather"
+    }

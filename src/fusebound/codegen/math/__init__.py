@@ -22,7 +22,6 @@ from fusebound.codegen.math import (
     sleef,
     trigonometry,
 )
-from fusebound.codegen.math.arithmetic import FLAG_PROBABILITY
 from fusebound.codegen.math.basic import at_least, at_most, fabs, in_double
 from fusebound.codegen.math.convert import (
     compute_type,
@@ -33,14 +32,11 @@ from fusebound.codegen.math.convert import (
     storage_type,
     store_convert,
 )
-from fusebound.codegen.math.integers import FLAG_ZERO_DIVISION
 from fusebound.codegen.math.philox import word as random_word
 from fusebound.errors import BuildError
 from fusebound.ir.dtypes import DTYPES
 
 __all__ = [
-    "FLAG_PROBABILITY",
-    "FLAG_ZERO_DIVISION",
     "apply",
     "compute_type",
     "convert",

@@ -49,14 +49,10 @@ def _extreme(fn: Fn, a: Reg, b: Reg, order: str) -> Reg:
     return fn.select(fn.fcmp("uno", a, b), fn.op("fadd", a, b), picked)
 
 
-FLAG_PROBABILITY = 3
-"""The flag word's code for a number that is no probability; eager raises RuntimeError."""
-
-
 def probability(fn: Fn, x: Reg) -> Reg:
     """x, flagged where it does not lie in [0, 1]."""
     low, high = fn.fcmp("ult", x, fn.like(0.0, x)), fn.fcmp("ugt", x, fn.like(1.0, x))
-    fn.flag(fn.op("or", low, high), FLAG_PROBABILITY)
+    fn.flag(fn.op("or", low, high), "probability")
     return x
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from fusebound.codegen.emit import Fn, Reg
 from fusebound.codegen.llvm_types import bits, elem, mangle, with_elem
 
-FLAG_ZERO_DIVISION = 2
-"""The flag word's code for an integer division by zero; eager raises RuntimeError("ZeroDivisionError")."""
-
 BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 _COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
@@ -110,7 +107,7 @@ def _divisor(fn: Fn, a: Reg, b: Reg, signed: bool) -> Reg:
     if b.name.startswith("splat") and not any(b.name == fn.like(n, b).name for n in (0, -1)):
         return b
     zero = fn.icmp("eq", b, fn.like(0, b))
-    fn.flag(zero, FLAG_ZERO_DIVISION)
+    fn.flag(zero, "division")
     unsafe = zero
     if signed:
         least = fn.icmp("eq", a, fn.like(1 << (bits(elem(a.type)) - 1), a))
