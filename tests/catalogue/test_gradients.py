@@ -12,13 +12,12 @@ from tests.catalogue.harness import (
     Function,
     call,
     check,
-    compare,
-    own,
+    no_worse,
     rand,
     special,
 )
 
-from fusebound.capture.torch import capture
+from fusebound.backend.gradients import GRADIENTS
 from fusebound.engine.compile import Options, compile
 
 aten = torch.ops.aten
@@ -66,37 +65,44 @@ def test_pointwise_and_softmax(name: str, dtype: torch.dtype) -> None:
         check(f, rand(300, dtype=dtype), x.nan_to_num(nan=1.0) if name in TORN else x)
 
 
-def parted(fn: Function, *args: torch.Tensor) -> None:
-    """Compare with eager what takes a kernel for its rows and another for its columns."""
-    compiled = compile(fn, Options(contest=False, expected_calls=FOREVER, hardware=PLANNED_FOR))
-    compare(capture(fn, own(args)), args, call(compiled, args))
+def parted(whole: Any, parts: Function, *args: Any) -> None:
+    """Hold the parts of an operator's gradient, fused, against the operator itself and its float64 form."""
+
+    def widened(a: Any) -> Any:
+        return a.double() if isinstance(a, torch.Tensor) else a
+
+    def f(*tensors: torch.Tensor) -> Any:
+        given = iter(tensors)
+        return parts(*(next(given) if isinstance(a, torch.Tensor) else a for a in args))
+
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    compiled = compile(f, Options(contest=False, expected_calls=FOREVER, hardware=PLANNED_FOR))
+    results = [call(compiled, tensors), call(whole, args), call(whole, tuple(map(widened, args)))]
     assert compiled.executable is not None and compiled.executable.kernels
+    for mine, theirs, exact in zip(*(r.results for r in results), strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
+            no_worse(mine, theirs, exact)
 
 
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 @pytest.mark.parametrize("wanted", [(True, True, True), (True, False, True), (False, True, True)], ids=str)
 def test_norms(dtype: torch.dtype, wanted: tuple[bool, ...]) -> None:
     g, x, w = rand(6, 8, 5, dtype=dtype), rand(6, 8, 5, dtype=dtype, seed=1), rand(5, dtype=dtype)
-
-    def layer(g: torch.Tensor, x: torch.Tensor, m: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> Any:
-        return aten.native_layer_norm_backward(g * 2, x, [5], m, r, w, w, wanted)
-
     _, mean, rstd = aten.native_layer_norm(x, [5], w, w, 1e-5)
-    parted(layer, g, x, mean, rstd, w)
-
-    def group(g: torch.Tensor, x: torch.Tensor, m: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> Any:
-        return aten.native_group_norm_backward(g * 2, x, m, r, w, 6, 8, 5, 2, wanted)
+    layer = aten.native_layer_norm_backward.default
+    parted(layer, GRADIENTS[layer], g, x, [5], mean, rstd, w, w, wanted)
 
     w = rand(8, dtype=dtype)
     _, mean, rstd = aten.native_group_norm(x, w, w, 6, 8, 5, 2, 1e-5)
-    parted(group, g, x, mean, rstd, w)
-
-    def batch(g: torch.Tensor, x: torch.Tensor, m: torch.Tensor, r: torch.Tensor, w: torch.Tensor) -> Any:
-        return aten.native_batch_norm_backward(g * 2, x, w, None, None, m, r, True, 1e-5, wanted)
+    group = aten.native_group_norm_backward.default
+    parted(group, GRADIENTS[group], g, x, mean, rstd, w, 6, 8, 5, 2, wanted)
 
     w = w.float() if dtype == torch.bfloat16 else w
     _, mean, rstd = aten._native_batch_norm_legit(x, w, w, True, 0.1, 1e-5)
-    check(batch, g, x, mean, rstd, w)
+    batch = aten.native_batch_norm_backward.default
+    parted(batch, GRADIENTS[batch], g, x, w, None, None, mean, rstd, True, 1e-5, wanted)
 
 
 @pytest.mark.parametrize("reduction", [0, 1, 2])

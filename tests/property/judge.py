@@ -62,8 +62,8 @@ def check(source: Source) -> Found:
         made = plan(captured.graph, target=get(PLANNED_FOR), policy=policy, expected_calls=FOREVER)
         exe = build(made, captured, threads=threads)
         exe.poison = True
-        if rehearse(exe, captured, args, {}):
-            return Found("laid out otherwise")
+        if (differs := rehearse(exe, captured, args, {})) is not None:
+            return Found("laid out otherwise") if differs.only_layout else Found(fault=differs.text)
         why = "" if any(len(k.users) > 1 for k in made.kernels) else "no kernel of several operators"
         for values in (1, second):
             if fault := differs(source, captured, exe, values):
@@ -82,8 +82,8 @@ def differs(source: Source, captured: Captured, exe: Executable, values: int) ->
     found = run.apart(theirs, mine, 0)
     if found.faults or found.raised:
         return "; ".join(found.faults)
-    if fault := rehearse(exe, captured, source.arguments(values), {}):
-        return fault
+    if (apart := rehearse(exe, captured, source.arguments(values), {})) is not None:
+        return apart.text
     wrong = {o.name: r for o in found.outputs if (r := rule(o.errors)).verdict != "equal"}
     exact = source.is_exact(values)
     zeros = all(only_signs(o.errors) for o in found.outputs if o.name in wrong)

@@ -13,6 +13,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.utils._python_dispatch import _disable_current_modes
 
 from fusebound.api import compile
+from fusebound.backend.gradients import GRADIENTS
 from fusebound.errors import UsageError
 
 _aten = torch.ops.aten
@@ -34,10 +35,12 @@ def fusebound(
         raise UsageError(
             f"fusebound has no mode {mode!r}", hint="pass options={'numerics': ...}", code="E120"
         )
-    compiler = functools.partial(_compiled, options or {})
+    options = options or {}
+    compiler = functools.partial(_compiled, options)
+    apart = VIEWS if options.get("numerics") == "eager" else {**VIEWS, **GRADIENTS}
     backend = aot_autograd(
         fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler,
-        decompositions=VIEWS, partition_fn=min_cut_rematerialization_partition,
+        decompositions=apart, partition_fn=min_cut_rematerialization_partition,
     )  # fmt: skip
     return backend(gm, example_inputs)
 

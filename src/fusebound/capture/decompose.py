@@ -16,7 +16,6 @@ from torch.export import ExportedProgram
 
 from fusebound.capture.classes import CONTRACT, boundary
 from fusebound.capture.fxnodes import target_name
-from fusebound.capture.gradients import GRADIENTS
 from fusebound.capture.lower import LOWERINGS, Unlowered
 from fusebound.capture.replay import resolve
 
@@ -26,11 +25,11 @@ Op = torch._ops.OpOverload
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """Functional, composites whole; those without a lowering are taken apart if that gives known pieces."""
     with _composites(program), eager_draws():
-        functional = program.run_decompositions(dict(TABLE))
+        functional = program.run_decompositions(dict(DROPOUT))
         unknown = {op for op in _operators(functional) if _is_unknown_composite(op)}
         if not unknown:
             return functional
-        taken_apart = program.run_decompositions({**TABLE, **{op: _definition(op) for op in unknown}})
+        taken_apart = program.run_decompositions({**DROPOUT, **{op: _definition(op) for op in unknown}})
     before = {n.target for n in functional.graph.nodes}
     pieces = [n for n in taken_apart.graph.nodes if n.op == "call_function" and n.target not in before]
     lowered = all(target_name(n.target) in LOWERINGS or n.target is operator.getitem for n in pieces)
@@ -73,9 +72,8 @@ def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torc
     return x.mul(mask).mul(1 / keep if keep else 0.0), mask
 
 
-TABLE: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
-    torch.ops.aten.native_dropout.default: _native_dropout,
-    **GRADIENTS,
+DROPOUT: dict[torch._ops.OperatorBase, Callable[..., Any]] = {
+    torch.ops.aten.native_dropout.default: _native_dropout
 }
 
 

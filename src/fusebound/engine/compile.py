@@ -236,10 +236,8 @@ class CompiledFunction:
         if not executable.kernels:
             why = UNFUSED if self.options.policy == "none" else WORTHLESS
             return Specialization(captured, None, (), why, chosen=True)
-        if differs := rehearse(executable, captured, args, kwargs):
-            return Specialization(
-                captured, None, (), f"its results would not be laid out as eager's: {differs}"
-            )
+        if (differs := rehearse(executable, captured, args, kwargs)) is not None:
+            return _refused(f"at its rehearsal, {differs.text}")
         spec = Specialization(captured, executable, written, "")
         # Which generator a function draws from must not depend on a stopwatch.
         if (

@@ -3,54 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.export.graph_signature import OutputKind
 
 from fusebound.capture.torch import Captured
+from fusebound.ir.graph import Ref
+from fusebound.verify.call import Leaf, bind, has_memory, program_of
 
 Layout = tuple[Any, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What of a call is not as eager has it. `only_layout` says that the results are of the same types and shapes, with
+    other strides or in other memory."""
+
+    text: str
+    only_layout: bool
+
+
 def rehearse(
-    exe: Callable[..., Any], captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> str:
-    """What of a call's results is not as eager has it, in words; "" where types, strides and memory are.
+    exe: Runs, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Difference | None:
+    """How a call of the executable differs from the traced program run by the framework, operator by operator; None
+    where exceptions, types, shapes, strides and memory are the same.
 
-    Runs the function and the executable on the arguments themselves. What they write holds its values again
-    afterwards, and so does the random generator. Values are not compared: that is what `fusebound verify` is for.
+    Both run on copies, so that neither arguments nor parameters nor the random generator change, and no Python of the
+    user's runs again. Values are not compared: that is what `fusebound verify` is for.
     """
-    targets = {m.target for m in captured.graph.mutations}
-    inputs = zip(captured.graph.input_ids, captured.bind(args, kwargs), strict=True)
-    written = [t for v, t in inputs if v in targets]
+    leaves = bind(captured, args, kwargs)
     with torch.no_grad():
-        theirs = _observed(captured.fn, args, kwargs, written)
-        mine = _observed(exe, args, kwargs, written)
+        theirs = _observed(leaves, lambda copies: _framework(captured, leaves, copies))
+        mine = _observed(leaves, lambda copies: _fused(exe, captured, args, kwargs, copies))
     if mine == theirs:
-        return ""
+        return None
     if isinstance(mine, str) or isinstance(theirs, str) or len(mine) != len(theirs):
-        return f"the plan {_words(mine)}, eager {_words(theirs)}"
-    i = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b)
-    given = len(tree_leaves((tuple(args), dict(kwargs))))
-    what = f"argument {i}" if i < given else f"result {i - given}"
-    return f"{what} is left as {_words(mine[i])}, by eager as {_words(theirs[i])}"
+        return Difference(f"the plan {_words(mine)}, eager {_words(theirs)}", only_layout=False)
+    i, a, b = next((i, a, b) for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b)
+    users = sum(leaf.kind == "user" for leaf in leaves)
+    what = f"argument {i}" if i < users else f"result {i - users}"
+    same = all(a[:2] == b[:2] for a, b in zip(mine, theirs, strict=True))
+    return Difference(f"{what} is left as {_words(a)}, by eager as {_words(b)}", only_layout=same)
 
 
-def _observed(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], written: Sequence[torch.Tensor]
-) -> list[Layout] | str:
-    """The layouts of arguments and results after a call, or the name of what it raised."""
-    before = [(t, t.clone()) for t in written]
+class Runs(Protocol):
+    """What is rehearsed: an executable."""
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]: ...
+
+
+@dataclass(slots=True)
+class _Copies:
+    """Copies of tensors that keep strides, offsets and shared memory; the same one for the same tensor."""
+
+    tensors: dict[int, Any] = field(default_factory=dict[int, Any])
+    memory: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
+
+    def of(self, t: Any) -> Any:
+        if not isinstance(t, torch.Tensor):
+            return t
+        if id(t) not in self.tensors:
+            self.tensors[id(t)] = self._made(t.detach())
+        return self.tensors[id(t)]
+
+    def _made(self, t: torch.Tensor) -> torch.Tensor:
+        if not has_memory(t):
+            return t.clone()
+        storage = t.untyped_storage()
+        memory = self.memory.setdefault(storage._cdata, storage.clone())
+        return torch.empty(0, dtype=t.dtype).set_(memory, t.storage_offset(), t.shape, t.stride())
+
+
+def _observed(leaves: Sequence[Leaf], run: Callable[[_Copies], list[Any]]) -> list[Layout] | str:
+    """The layouts of arguments and results after a run, or the name of what it raised."""
+    copies = _Copies()
+    given = [copies.of(leaf.value) for leaf in leaves if leaf.kind == "user"]
     try:
         with torch.random.fork_rng(devices=[]):
-            results = fn(*args, **kwargs)
-        return layouts([*tree_leaves((tuple(args), dict(kwargs))), *tree_leaves(results)])
+            return layouts([*given, *run(copies)])
     except Exception as error:
         return type(error).__name__
-    finally:
-        for t, held in before:
-            t.copy_(held)
+
+
+def _framework(captured: Captured, leaves: Sequence[Leaf], copies: _Copies) -> list[Any]:
+    program = program_of(captured)
+    returned = program.graph_module(*(copies.of(leaf.value) for leaf in leaves))
+    specs = program.graph_signature.output_specs
+    return [r for r, s in zip(returned, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
+
+
+def _fused(
+    exe: Runs, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], copies: _Copies
+) -> list[Any]:
+    values = iter(exe.run([copies.of(t) for t in captured.bind(args, kwargs)]))
+    return [next(values) if isinstance(r, Ref) else r for r in captured.returns]
 
 
 def layouts(held: Sequence[Any]) -> list[Layout]:
@@ -61,7 +110,7 @@ def layouts(held: Sequence[Any]) -> list[Layout]:
     found: list[Layout] = []
     for i, t in enumerate(held):
         if not isinstance(t, torch.Tensor) or t.layout != torch.strided:
-            found.append((type(t).__name__,))
+            found.append((type(t).__name__, ()))
             continue
         place = int(t.storage_offset()) * t.element_size()
         owner, start = first.setdefault(t.untyped_storage()._cdata, (i, place)) if t.numel() else (i, place)

@@ -19,7 +19,7 @@ from fusebound.capture.replay import is_alias
 from fusebound.codegen.build import Kernel
 from fusebound.errors import UsageError
 from fusebound.ir.control import control
-from fusebound.ir.graph import Graph, Input, UserOp
+from fusebound.ir.graph import Graph, Input, Mutation, UserOp
 from fusebound.ir.ops import OPS
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.binding import binder, is_kind, kind, positional, result
@@ -34,6 +34,7 @@ from fusebound.runtime.steps import (
     restride,
     same_layout,
 )
+from fusebound.runtime.written import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Executable:
         self._seed = self._slot[graph.seed] if graph.seed in read else -1
         self._positional, self._bind, self._result = positional(captured), binder(captured), result(captured)
         targets = {m.source: m.target for m in graph.mutations}
+        self._parts = {m: parts(graph, m) for m in graph.mutations}
         direct = self._direct_values = self._direct(graph, plan, kernels)
         self._steps: list[tuple[Group, Step]] = []
         for group in plan.groups:
@@ -98,8 +100,10 @@ class Executable:
         self._drop = self._lifetimes(graph, plan)
         self._program = [(step, drop) for (_, step), drop in zip(self._steps, self._drop, strict=True)]
         self._copies = [
-            (self._slot[m.target], self._slot[m.source]) for m in graph.mutations if m.source not in direct
-        ]  # fmt: skip
+            (self._slot[m.target], self._slot[m.source], self._parts[m])
+            for m in graph.mutations
+            if m.source not in direct
+        ]
         self._outputs = [self._slot[targets.get(v, v)] for v in graph.outputs]
         self._views = [framework_step(graph, u, self._slot, captured) for u in _lost_views(graph, plan)]
         self._written = [(self._slot[m.target], self._slot[m.source]) for m in graph.mutations]
@@ -113,10 +117,15 @@ class Executable:
         graph, direct = self.captured.graph, self._direct_values
         names = {i.value: i.target for i in graph.inputs}
         return {
-            names[m.target]: 2 * graph.values[m.target].nbytes
-            for m in graph.mutations
-            if m.source not in direct
+            names[m.target]: 2 * self._written_bytes(m) for m in graph.mutations if m.source not in direct
         }
+
+    def _written_bytes(self, m: Mutation) -> int:
+        value, views = self.captured.graph.values[m.target], self._parts[m]
+        if views is None:
+            return value.nbytes
+        whole = torch.empty(value.shape, dtype=torch.uint8, device="meta")  # type: ignore[arg-type]
+        return value.type.itemsize * sum(view(whole).numel() for view in views)
 
     @property
     def timings(self) -> tuple[Timing, ...]:
@@ -273,9 +282,11 @@ class Executable:
 
     def _finish(self, env: list[Any]) -> list[Any]:
         """Copy mutations back once nothing reads the old contents any more, and collect the outputs."""
-        for target, source in self._copies:
-            if env[target] is not env[source]:
-                env[target].copy_(env[source])
+        for target, source, views in self._copies:
+            if env[target] is env[source]:
+                continue
+            for view in views if views is not None else (_whole,):
+                view(env[target]).copy_(view(env[source]))
         if self._views:
             for target, source in self._written:
                 env[source] = env[target]
@@ -293,7 +304,8 @@ class Executable:
             for value, target in kernels[group.id].in_place.items():
                 touched = _views_of(graph, target)
                 elsewhere = touched & (later | graph.escaping)
-                if not elsewhere and touched & set(group.inputs) <= {target}:
+                partly = any(m.source == value and views is not None for m, views in self._parts.items())
+                if not elsewhere and not partly and touched & set(group.inputs) <= {target}:
                     chosen[value] = target
         return chosen
 
@@ -309,6 +321,10 @@ class Executable:
             if v not in keep:
                 drops[i].append(self._slot[v])
         return drops
+
+
+def _whole(t: torch.Tensor) -> torch.Tensor:
+    return t
 
 
 def _idle(env: list[Any]) -> None:

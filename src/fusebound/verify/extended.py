@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
-from fusebound.capture.decompose import TABLE, eager_draws
+from fusebound.capture.decompose import DROPOUT, eager_draws
 from fusebound.capture.draws import consumes, makes_own_memory, own_memory
 from fusebound.capture.encode import words
 from fusebound.capture.fxnodes import target_name
@@ -59,7 +59,7 @@ class Extended:
             # Decomposing warns of the framework's own internals.
             warnings.simplefilter("ignore")
             table = torch.export.default_decompositions()
-            table.update(TABLE)
+            table.update(DROPOUT)
             try:
                 with eager_draws():
                     self._program = source.run_decompositions(table)

@@ -168,3 +168,19 @@ def test_a_draw_like_a_number_is_a_number() -> None:
     torch.manual_seed(0)
     outputs, _ = Extended(traced)(bind(traced, (X,)))
     torch.testing.assert_close(split(outputs[0])[0], want)
+
+
+def test_float64_of_narrower_numbers_has_float64_for_a_reference() -> None:
+    x = torch.linspace(0.3, 9, 31, dtype=torch.bfloat16)
+    signs = torch.ones(31)
+
+    def f(x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        return torch.copysign((3.0 / x).to(torch.float64), s)  # copysign has no long double form
+
+    captured = trace(f, x, signs)
+    once = verify(
+        lambda x, s: torch.copysign((3.0 / x.double()).bfloat16().double(), s), captured, (x, signs)
+    )
+    assert once.ok and any(c.verdict == "nearer fp64" for c in once.checks), once.summary()
+    wrong = verify(lambda x, s: f(x, s) * 1.01, captured, (x, signs), sets=("given",))
+    assert not wrong.ok
