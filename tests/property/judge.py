@@ -62,8 +62,8 @@ def check(source: Source) -> Found:
         made = plan(captured.graph, target=get(PLANNED_FOR), policy=policy, expected_calls=FOREVER)
         exe = build(made, captured, threads=threads)
         exe.poison = True
-        if (differs := rehearse(exe, captured, args, {})) is not None:
-            return Found("laid out otherwise") if differs.only_layout else Found(fault=differs.text)
+        if (apart := rehearse(exe, captured, args, {})) is not None:
+            return Found("laid out otherwise") if apart.only_layout else Found(fault=apart.text)
         why = "" if any(len(k.users) > 1 for k in made.kernels) else "no kernel of several operators"
         for values in (1, second):
             if fault := differs(source, captured, exe, values):

@@ -70,11 +70,28 @@ def group() -> None:
 
 
 def invoke(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code; prints a diagnostic for whatever goes wrong."""
+    """Run one command line and return its exit code; prints a diagnostic for whatever goes wrong.
+
+    Where nobody reads stdout or stderr any more, as behind `| head`, it ends quietly, with 0.
+    """
+    try:
+        code = _answered(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence()
+        return 0
+    return code
+
+
+def _answered(argv: Sequence[str]) -> int:
     debug = "--debug" in argv
     try:
-        result = group.main(list(argv), prog_name="fusebound", standalone_mode=False)
-    except click.exceptions.Abort:
+        # Not `group.main`, which turns a closed pipe into a SystemExit that looks like the user's.
+        with group.make_context("fusebound", list(argv)) as context:
+            result = group.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -86,8 +103,7 @@ def invoke(argv: Sequence[str]) -> int:
         diagnostic.show(error, debug=debug)
         return 2
     except BrokenPipeError:
-        _silence_stdout()
-        return 0
+        raise
     except OSError as error:
         what = error.strerror or str(error)
         diagnostic.show(UsageError(what, where=str(error.filename or "")), debug=debug)
@@ -101,9 +117,13 @@ def invoke(argv: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _silence_stdout() -> None:
-    """Keep the interpreter from complaining at exit that the reader of a pipe has gone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _silence() -> None:
+    """Send what is left in a stream without a reader nowhere: at exit the interpreter would complain of it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> None:

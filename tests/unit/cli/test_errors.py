@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -280,3 +283,16 @@ def test_code_that_ends_the_process(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text("import sys\nsys.exit(0)\n")
     assert invoke(["plan", f"{path}:f"]) == 2
     assert "error[E104]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv", [("explain", "F501"), ("explain", "--format", "json"), ("--help",), ("rnu",)]
+)
+def test_a_closed_pipe_ends_a_command_quietly(argv: tuple[str, ...]) -> None:
+    """Neither the user's code nor the interpreter at its exit is said to fail; `rnu` has only stderr to say."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    out, err = (subprocess.PIPE, writer) if argv == ("rnu",) else (writer, subprocess.PIPE)
+    done = subprocess.run([sys.executable, "-m", "fusebound", *argv], stdout=out, stderr=err, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (0, b"", b"")
