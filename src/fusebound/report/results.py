@@ -59,6 +59,8 @@ def _checks(found: VerifyResult) -> tuple[str, ...]:
         )
     if found.skipped:
         lines.append(f"not begun for lack of time: {', '.join(found.skipped)}")
+    if found.unjudged:
+        lines.append(f"not judged: {_by_reason(found.unjudged)}")
     if found.origin is not None:
         where = found.origin
         lines.append(
@@ -66,6 +68,14 @@ def _checks(found: VerifyResult) -> tuple[str, ...]:
         )
     lines += [f"eager raises, and so does the program: {text}" for text in found.raised]
     return (*lines, *found.notes)
+
+
+def _by_reason(unjudged: Sequence[tuple[str, str]]) -> str:
+    """Sets that share a reason, then the reason."""
+    sets: dict[str, list[str]] = {}
+    for name, why in unjudged:
+        sets.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({why})" for why, names in sets.items())
 
 
 def with_culprit(report: Report, found: bisect.Culprit, script: str) -> Report:

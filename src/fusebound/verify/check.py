@@ -116,6 +116,7 @@ class _Judge:
         self._stored: list[OutputCheck] = []
         self._sets: list[str] = []
         self._skipped: list[str] = []
+        self._unjudged: dict[str, str] = {}
         self._raised: list[str] = []
         self._faults: list[str] = []
         self._notes: dict[str, None] = {groups: None} if isinstance(groups, str) and groups else {}
@@ -128,9 +129,9 @@ class _Judge:
         self._sets.append(kind)
         checks = self._compared(kind, self._program)
         self._checks.extend(checks)
+        if kind in self._unjudged and not checks:
+            self._sets.remove(kind)
         if kind in CALLS:
-            if not checks:
-                self._sets.remove(kind)
             return
         if isinstance(self._groups, str) or (kind != GIVEN and time.perf_counter() > self._deadline):
             return
@@ -180,7 +181,7 @@ class _Judge:
         program.settle()
         found = self._called(kind, number, seed) if kind in CALLS else program.compare(seed)
         if program is self._program:
-            self._take(found, f" on {kind!r}")
+            self._take(found, kind)
         return found if found.outputs else None
 
     def _called(self, kind: str, number: int, seed: int) -> Comparison:
@@ -188,22 +189,24 @@ class _Judge:
         program = self._program
         eager = program.eager(seed)
         if eager.error is not None:
-            return Comparison()
+            return Comparison(unjudged=f"eager raises {type(eager.error).__name__}")
         if kind == OVERLAPPING:
             pairs = overlapped(program.leaves, eager.changed)
             if not pairs:
-                return Comparison()
+                return Comparison(unjudged="no argument is written that has another of its type beside it")
             program = program.on(pairs[number % len(pairs)])
             eager, fused = program.eager(seed), program.fused(seed)
         elif moved := relaid(program.leaves, kind, eager.changed):
             other = program.on(moved)
-            if not self._alike(eager, other.eager(seed), seed):
-                return Comparison()  # a view that raises, random numbers that follow memory
+            if not self._alike(
+                eager, other.eager(seed), seed
+            ):  # a view that raises, draws that follow memory
+                return Comparison(unjudged="eager itself does not give the same on them")
             fused = other.fused(seed).laid_like(eager)
         else:
-            return Comparison()
+            return Comparison(unjudged="no argument can lie so")
         if fused.refused:
-            return Comparison(notes=(f"refuses such arguments: {fused.error}",))
+            return Comparison(unjudged=f"the program refuses such arguments: {fused.refused}")
         return program.judge(eager, fused, seed)
 
     def _alike(self, eager: Outcome, moved: Outcome, seed: int) -> bool:
@@ -211,10 +214,13 @@ class _Judge:
         found = self._program.judge(eager, moved.laid_like(eager), seed)
         return not (found.raised or found.faults) and all(rule(o.errors).ok for o in found.outputs)
 
-    def _take(self, found: Comparison, where: str) -> None:
+    def _take(self, found: Comparison, kind: str) -> None:
         """Keep what belongs to no output."""
+        where = f" on {kind!r}"
         self._faults.extend(fault + where for fault in found.faults if fault + where not in self._faults)
         self._notes.update(dict.fromkeys(note + where for note in found.notes))
+        if found.unjudged:
+            self._unjudged.setdefault(kind, found.unjudged)
         if found.raised:
             self._raised.append(f"{found.raised}{where}")
 
@@ -236,19 +242,21 @@ class _Judge:
         return checks
 
     def result(self, repeats: Repeats, poisoned: bool, seconds: float) -> VerifyResult:
-        """Everything found."""
+        """Everything found. A set of which some draws were judged and others not is judged, with a note."""
+        partly = [f"{why}, on some of {k!r}" for k, why in self._unjudged.items() if k in self._sets]
         return VerifyResult(
             checks=tuple(self._checks),
             sets=tuple(self._sets),
             skipped=tuple(self._skipped),
             raised=tuple(dict.fromkeys(self._raised)),
             faults=(*repeats.faults, *self._faults),
-            notes=tuple(self._notes),
+            notes=(*self._notes, *partly),
             deterministic=repeats.deterministic,
             threads=repeats.threads,
             poisoned=poisoned,
             seconds=seconds,
             groups=tuple(self._stored),
+            unjudged=tuple((k, why) for k, why in self._unjudged.items() if k not in self._sets),
         )
 
 

@@ -31,12 +31,14 @@ Seed = int | torch.Tensor
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One set of values: outputs with errors, or what was raised; faults fail, notes do not."""
+    """One set of values: outputs with errors, or what was raised, or why nothing was judged; faults fail, notes do
+    not."""
 
     outputs: tuple[Output, ...] = ()
     raised: str = ""
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unjudged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,9 @@ class Outcome:
     faults: tuple[str, ...] = ()
 
     @property
-    def refused(self) -> bool:
-        """Whether the program said that it was not built for such arguments."""
-        return isinstance(self.error, UsageError) and self.error.code in _REFUSALS
+    def refused(self) -> str:
+        """The code by which the program said that it was not built for such arguments; empty where it did not."""
+        return self.error.code if isinstance(self.error, UsageError) and self.error.code in _REFUSALS else ""
 
     def laid_like(self, other: Outcome) -> Outcome:
         """The same results with the layouts and sharing of another run's."""

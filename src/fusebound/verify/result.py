@@ -55,7 +55,8 @@ class VerifyResult:
     another thread count, gave the same bits (None: not decided, because eager itself differs). `raised`
     lists sets on which eager raises, and so does the program; `faults` are failures that belong to no
     output. `groups` are the values that the plan's kernels store, in its order, where the program has a plan:
-    they explain, and fail nothing by themselves."""
+    they explain, and fail nothing by themselves. `sets` are those that were judged, `skipped` those not begun for lack
+    of time, and `unjudged` the others, each with the reason."""
 
     checks: tuple[OutputCheck, ...]
     sets: tuple[str, ...]
@@ -68,6 +69,7 @@ class VerifyResult:
     poisoned: bool
     seconds: float
     groups: tuple[OutputCheck, ...] = ()
+    unjudged: tuple[tuple[str, str], ...] = ()
 
     @property
     def ok(self) -> bool:

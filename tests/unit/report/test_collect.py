@@ -10,7 +10,7 @@ from fusebound.measure.bench import BenchResult, Opponent
 from fusebound.measure.statistics import Samples, ratio
 from fusebound.plan.greedy import plan
 from fusebound.report.collect import report_of
-from fusebound.report.results import with_bench, with_shapes
+from fusebound.report.results import with_bench, with_shapes, with_verify
 from fusebound.report.schema import Report
 from fusebound.target import get
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
@@ -77,6 +77,14 @@ def test_a_failed_boundary_shape_is_told() -> None:
     assert not found.ok
     assert any(line.startswith("FAILED at last axis 3: 1 check on") for line in found.checks), found.checks
     assert "refused by eager too: last axis 0" in found.checks
+
+
+def test_sets_that_were_not_judged_are_one_line() -> None:
+    refused, still = "the program refuses such arguments: E123", "no argument can lie so"
+    unjudged = (("transposed", refused), ("every second element", still), ("expanded rows", refused))
+    found = VerifyResult((), ("given",), (), (), (), (), True, None, True, 0.1, unjudged=unjudged)
+    lines = [line for line in with_verify(report("tile"), found).checks if "judged" in line]
+    assert lines == [f"not judged: transposed, expanded rows ({refused}); every second element ({still})"]
 
 
 @pytest.mark.parametrize(("factor", "told"), [(0.3, "0.3x"), (0.6, ""), (1.9, ""), (2.6, "2.6x")])

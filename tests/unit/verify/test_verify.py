@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from tests.unit.verify.programs import trace
 
 from fusebound.analysis.tau import Tau
+from fusebound.errors import UsageError
 from fusebound.verify.check import verify
 from fusebound.verify.inputs import GIVEN, PLAIN, SPECIAL_SETS
-from fusebound.verify.layouts import LAYOUTS
+from fusebound.verify.layouts import CALLS, EXPANDED, GAPPED, LAYOUTS, OVERLAPPING, TRANSPOSED
 
 torch.manual_seed(0)
 X = torch.randn(37, 131)
@@ -326,3 +327,42 @@ def test_eager_numerics_ask_for_equal_bits() -> None:
 def test_a_spent_budget_is_said() -> None:
     result = verify(softmax, trace(softmax, X), (X,), budget_s=0.0)
     assert result.sets == ("given",) and "large mean" in result.skipped
+
+
+def test_sets_that_were_not_judged_are_named_with_the_reason() -> None:
+    def refuses(x):
+        if not x.is_contiguous():
+            raise UsageError("laid out otherwise than captured", code="E123")
+        return x + 1
+
+    vector = verify(lambda x: x + 1, trace(lambda x: x + 1, X[0]), (X[0],), sets=CALLS)
+    unwritten = (OVERLAPPING, "no argument is written that has another of its type beside it")
+    assert vector.ok and vector.sets == (GAPPED,)
+    assert vector.unjudged == (
+        (TRANSPOSED, "no argument can lie so"), (EXPANDED, "no argument can lie so"), unwritten
+    )  # fmt: skip
+
+    matrix = verify(refuses, trace(lambda x: x + 1, X), (X,), sets=CALLS)
+    refused = "the program refuses such arguments: E123"
+    assert matrix.ok and not matrix.checks and matrix.sets == () and not matrix.notes
+    assert matrix.unjudged == (*((s, refused) for s in LAYOUTS), unwritten)
+
+    views = verify(lambda x: x.view(-1), trace(lambda x: x.view(-1), X), (X,), sets=LAYOUTS)
+    assert views.unjudged == tuple((s, "eager itself does not give the same on them") for s in LAYOUTS)
+
+
+def test_a_set_of_which_some_draws_were_refused_has_a_note() -> None:
+    x, y, z = torch.randn(3, 8)
+
+    def fn(x, y, z):
+        return x.add_(1), y + 1, z + 1
+
+    def beside_y_alone(x, y, z):
+        if x.untyped_storage().data_ptr() == z.untyped_storage().data_ptr():
+            raise UsageError("two arguments share memory", code="E204")
+        return fn(x, y, z)
+
+    copies = (x.clone(), y.clone(), z.clone())
+    found = verify(beside_y_alone, trace(fn, *copies), copies, sets=(OVERLAPPING,))
+    assert found.ok and found.sets == (OVERLAPPING,) and found.unjudged == ()
+    assert "the program refuses such arguments: E204, on some of 'overlapping'" in found.notes
