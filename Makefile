@@ -8,7 +8,7 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test property conformance mutation check format bench clean
+.PHONY: help setup run test property conformance mutation check format bench suite clean
 
 help:
 	@echo "make run [SCENARIO=...]  set up, then capture, plan, build, verify and measure a built-in scenario"
@@ -18,6 +18,7 @@ help:
 	@echo "make conformance         every sample of torch's own operator database (an hour or more)"
 	@echo "make check               ruff, pyright, import-linter"
 	@echo "make bench               measure every built-in scenario against eager"
+	@echo "make suite               measure memory-bound kernels against eager, Inductor and XLA (an hour)"
 	@echo "make format              let ruff rewrite the files"
 	@echo "make clean               remove the environment and what was built"
 
@@ -63,6 +64,9 @@ format: setup
 
 bench: setup
 	@$(BIN)/fusebound bench --all
+
+suite: setup
+	@$(BIN)/python -m bench.suite
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

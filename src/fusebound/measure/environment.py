@@ -12,7 +12,7 @@ from fusebound.settings import current, knobs
 from fusebound.target.machine import this_machine
 from fusebound.target.record import read_record
 
-PACKAGES = ("fusebound", "torch", "llvmlite", "numpy", "transformers")
+PACKAGES = ("fusebound", "torch", "llvmlite", "numpy", "transformers", "jax")
 _VECTOR_FEATURES = (
     "sse2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16",
     "avx512_fp16", "amx_tile", "asimd", "sve",

@@ -39,6 +39,7 @@ def interleave(
     hold_bytes: int = 0,
     budget_s: float = math.inf,
     before: Call | None = None,
+    pause_s: float = 0.0,
 ) -> dict[str, Samples]:
     """Microseconds per call of each callable, one figure a round, garbage collection off.
 
@@ -46,7 +47,8 @@ def interleave(
     end (or until they exceed `hold_bytes`, by default a quarter of the free memory, and are dropped between
     two rounds), so that every call has to write fresh memory. After `budget_s` seconds no further round
     begins, but there are at least three if asked for. `before` runs ahead of every sample, outside the time
-    taken, and a sample is then a single call. Raises ValueError for no callables or rounds.
+    taken, and a sample is then a single call. `pause_s` is slept ahead of every sample, so that idle threads of another
+    contender's pool no longer spin. Raises ValueError for no callables or rounds.
     """
     if not callables or rounds < 1:
         raise ValueError("interleave needs at least one callable and one round")
@@ -63,6 +65,8 @@ def interleave(
             for name in _order(list(callables), number):
                 if before:
                     before()
+                if pause_s:
+                    time.sleep(pause_s)
                 times[name].append(_sample(callables[name], batches[name], keeper))
             if keeper:
                 keeper.between_rounds()

@@ -28,6 +28,14 @@ def test_short_calls_are_batched() -> None:
     assert found["nothing"].batch > 10
 
 
+def test_a_pause_comes_ahead_of_every_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr("fusebound.measure.timer.time.sleep", seen.append)
+    calls = {name: (lambda name=name: seen.append(name)) for name in "ab"}
+    interleave(calls, rounds=2, warmup=0, min_sample_us=0.0, pause_s=0.25)
+    assert seen[-8:] == [0.25, "a", 0.25, "b", 0.25, "b", 0.25, "a"]
+
+
 def test_results_are_dropped_at_once_or_held() -> None:
     def addresses(hold: bool) -> set[int]:
         seen: list[int] = []
