@@ -18,7 +18,7 @@ help:
 	@echo "make conformance         every sample of torch's own operator database (an hour or more)"
 	@echo "make check               ruff, pyright, import-linter"
 	@echo "make bench               measure every built-in scenario against eager"
-	@echo "make suite               measure memory-bound kernels against eager, Inductor and XLA (an hour)"
+	@echo "make suite               measure memory-bound kernels against eager, Inductor and XLA (an hour or more)"
 	@echo "make format              let ruff rewrite the files"
 	@echo "make clean               remove the environment and what was built"
 

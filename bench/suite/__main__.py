@@ -39,21 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.threads:
         torch.set_num_threads(options.threads)
-    for name, why in missing().items():
-        if name in options.against:
-            print(f"no column {name}: {why}", file=sys.stderr)
+    absent = {name: why for name, why in missing().items() if name in options.against}
+    for name, why in absent.items():
+        print(f"no column {name}: {why}", file=sys.stderr)
+    names = ("fused", "eager", *(name for name in options.against if name not in absent))
     rows: list[Row] = []
     for size in options.sizes:
         for dtype in options.dtypes:
             for name in options.cases:
                 print(f"{name} {size} {dtype}", file=sys.stderr, flush=True)
-                rows += measure(
-                    CASES[name], size, dtype, ("fused", "eager", *options.against), options.rounds
-                )
+                rows += measure(CASES[name], size, dtype, names, options.rounds)
     found = summary(rows)
     console = Console(width=150)
     for memory in ("reused", "held"):
-        console.print(table([r for r in rows if r.memory == memory], memory))
+        console.print(table(rows, memory))
     for line, value in found.items():
         console.print(f"{line:<44}{value if isinstance(value, int) else f'{value:.3f}'}")
     console.print(NOT_COUNTED)

@@ -34,7 +34,7 @@ class Contender:
 
 
 class Disagreement(Exception):
-    """A contender's numbers are not eager's."""
+    """A contender's numbers are near neither eager's nor those in float64."""
 
 
 def fused(case: Case, args: Arguments) -> Contender:
@@ -78,9 +78,11 @@ def xla(case: Case, args: Arguments) -> Contender:
             state[-1] = next(rates)
         results = form(*state, next(seeds)) if case.last == "probability" else form(*state)
         jax.block_until_ready(results)
-        for position, value in zip(case.written, results if case.written else (), strict=True):
+        if not case.written:
+            return results
+        for position, value in zip(case.written, results, strict=True):
             state[position] = value
-        return None if case.written else results
+        return None
 
     return Contender(call, lambda: [in_jax.tensor(state[i]) for i in case.written])
 
@@ -97,12 +99,12 @@ MAKERS: dict[str, Callable[[Case, Arguments], Contender]] = {
 def missing() -> dict[str, str]:
     """Contenders that cannot run here, with the reason."""
     if importlib.util.find_spec("jax") is None:
-        return {"xla": "jax is not installed (pip install 'fusebound[bench]')"}
+        return {"xla": "jax is not installed (pip install -e '.[bench]')"}
     return {}
 
 
 def ready(name: str, case: Case, args: Arguments) -> Contender:
-    """The contender `name` for a case, compiled, its numbers compared with eager's.
+    """The contender `name` for a case, compiled, its numbers compared.
 
     A case that draws is compared with nothing dropped. Raises Disagreement, or whatever the compiler raises.
     """
@@ -112,25 +114,41 @@ def ready(name: str, case: Case, args: Arguments) -> Contender:
         warnings.simplefilter("ignore")
         if case.last == "probability":
             calm = (*args[:-1], 0.0)
-            _compare(name, maker(case, calm), eager(case, calm))
+            compare(name, maker(case, calm), case, calm)
         made = maker(case, args)
         if case.last != "probability":
-            _compare(name, made, eager(case, args))
+            compare(name, made, case, args)
         for _ in range(SETTLED if case.last == "rate" else 1):
             made.call()
     return made
 
 
-def _compare(name: str, made: Contender, reference: Contender) -> None:
-    got = [*pytree.tree_leaves(made.call()), *made.written()]
-    expected = [*pytree.tree_leaves(reference.call()), *reference.written()]
-    found = [g for g in map(_as_tensor, got) if g is not None]
-    wanted = [e for e in map(_as_tensor, expected) if e is not None]
-    if len(found) != len(wanted):
-        raise Disagreement(f"{name} returns {len(found)} results, eager {len(wanted)}")
-    for i, (g, e) in enumerate(zip(found, wanted, strict=True)):
-        if difference := disagrees(g, e):
+def compare(name: str, made: Contender, case: Case, args: Arguments) -> None:
+    """Call a contender once; raises Disagreement unless each result is near eager's, or near the one in float64.
+
+    The latter because eager is no safe reference: its gradients of a norm's weight add up in bfloat16.
+    """
+    got, expected = _outcome(made), _outcome(eager(case, args))
+    if len(got) != len(expected):
+        raise Disagreement(f"{name} returns {len(got)} results, eager {len(expected)}")
+    for i, (g, e) in enumerate(zip(got, expected, strict=True)):
+        if not disagrees(g, e):
+            continue
+        exact = _outcome(eager(case, tuple(_widened(a) for a in args)))[i]
+        if difference := disagrees(g, exact.to(e.dtype)):
             raise Disagreement(f"{name}, result {i}: {difference}")
+
+
+def _outcome(made: Contender) -> list[torch.Tensor]:
+    """The results of one call, and what it changed."""
+    leaves = [*pytree.tree_leaves(made.call()), *made.written()]
+    return [_as_tensor(leaf) for leaf in leaves if leaf is not None]
+
+
+def _widened(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor) and argument.dtype in (torch.float32, torch.bfloat16):
+        return argument.double()
+    return argument
 
 
 def disagrees(got: torch.Tensor, expected: torch.Tensor) -> str:
@@ -153,8 +171,8 @@ def disagrees(got: torch.Tensor, expected: torch.Tensor) -> str:
     return f"{int(wrong.sum())} of {wrong.numel()} numbers differ, by {worst:.3g} at most"
 
 
-def _as_tensor(leaf: Any) -> torch.Tensor | None:
-    if leaf is None or isinstance(leaf, torch.Tensor):
+def _as_tensor(leaf: Any) -> torch.Tensor:
+    if isinstance(leaf, torch.Tensor):
         return leaf
     from bench.suite import in_jax
 

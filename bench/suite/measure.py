@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from bench.suite.case import Arguments, Case
-from bench.suite.contenders import Contender, eager, missing, ready
+from bench.suite.contenders import Contender, eager, ready
 from bench.suite.limit import copies, least_traffic
 from fusebound.measure.bench import is_slower
 from fusebound.measure.statistics import Ratio, Samples, ratio
@@ -106,15 +106,14 @@ def _prepared(
     case: Case, args: Arguments, names: Sequence[str]
 ) -> tuple[dict[str, Contender], dict[str, str]]:
     """Contenders that are ready, and why the others are not."""
-    absent = {name: why for name, why in missing().items() if name in names}
     made: dict[str, Contender] = {}
+    absent: dict[str, str] = {}
     for name in names:
-        if name not in absent:
-            # A compiler may fail in any way; the others are measured all the same.
-            try:
-                made[name] = ready(name, case, args)
-            except Exception as error:
-                absent[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        # A compiler may fail in any way; the others are measured all the same.
+        try:
+            made[name] = ready(name, case, args)
+        except Exception as error:
+            absent[name] = f"{type(error).__name__}: {error}".splitlines()[0]
     return made, absent
 
 

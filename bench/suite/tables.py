@@ -38,18 +38,20 @@ def summary(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def table(rows: Sequence[Row], memory: str) -> Table:
-    """µs of each contender, the ratio to the best of the others, and what there is to say."""
+    """The rows of that memory: µs of each contender, the ratio to the best of the others, what there is to say."""
     made = Table(title=f"memory {memory}, one interleaved run a line (µs)")
     for heading in ("case", "size", "dtype"):
         made.add_column(heading, no_wrap=True)
-    for heading in (*MAKERS, "limit", "over best", "of limit"):
+    rows = [row for row in rows if row.memory == memory]
+    names = [name for name in MAKERS if any(name in row.times for row in rows)]
+    for heading in (*names, "limit", "over best", "of limit"):
         made.add_column(heading, justify="right", no_wrap=True)
     made.add_column("notes", ratio=1)
     for row in rows:
-        best = row.against_best([name for name in MAKERS if name != "fused"])
+        best = row.against_best([name for name in names if name != "fused"])
         made.add_row(
             row.case, row.size, row.dtype,
-            *(f"{row.times[name].us:.0f}" if name in row.times else "" for name in MAKERS),
+            *(f"{row.times[name].us:.0f}" if name in row.times else "" for name in names),
             f"{row.limit.us:.0f}" if row.limit else "",
             f"{best:.2f}x" if best else "",
             f"{row.of_limit:.0%}" if row.of_limit else "",

@@ -82,6 +82,20 @@ def test_numbers_that_differ_are_told() -> None:
     assert disagrees(q.long() + 1, q.long()).startswith("8 of 8")
 
 
+def test_a_contender_may_be_nearer_the_truth_than_eager() -> None:
+    def absorbed(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1024) - 1024
+
+    case = Case(absorbed, lambda nbytes, dtype: (torch.linspace(0, 1, 64).to(dtype),))
+    args = case.arguments(TINY, torch.bfloat16)
+    exact = contenders.Contender(lambda: args[0], list)
+    contenders.compare("exact", exact, case, args)
+    with pytest.raises(contenders.Disagreement, match="wrong, result 0: 64 of 64"):
+        contenders.compare("wrong", contenders.Contender(lambda: args[0] + 1, list), case, args)
+    with pytest.raises(contenders.Disagreement, match="two returns 2 results, eager 1"):
+        contenders.compare("two", contenders.Contender(lambda: (args[0], args[0]), list), case, args)
+
+
 def test_a_replay_reuses_its_memory_and_tells_what_does_not() -> None:
     x = torch.randn(4, 8)
     replay = Replay(lambda x: (x.exp() + 1).t().to(torch.bfloat16), [x])
