@@ -13,26 +13,30 @@ from fusebound.capture.registry import CUSTOM
 from fusebound.ir.ops import OpClass
 
 POINTWISE = words("""
-__and__ __lshift__ __or__ __rshift__ __xor__ _native_batch_norm_legit_no_training _prelu_kernel _to_copy abs
-acos acosh add addcdiv addcmul arange asin asinh atan atan2 atanh batch_norm bitwise_and bitwise_left_shift
-bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min clone contiguous
-convert_element_type copy cos cosh deg2rad div elu eq erf erfc exp exp2 expm1 eye fill fix floor floor_divide
-fmax fmin fmod frac full full_like ge gelu glu gt hardshrink hardsigmoid hardswish hardtanh isfinite isinf
-isnan le leaky_relu lerp log log10 log1p log2 log_sigmoid logaddexp logical_and logical_not logical_or
-logical_xor logit lt masked_fill maximum minimum mish mul nan_to_num ne neg new_full new_ones new_zeros ones
-ones_like pow prelu rad2deg reciprocal relu relu6 remainder round rsqrt rsub scalar_tensor selu sgn sigmoid
-sign silu sin sinh softplus softshrink special_erf special_expit special_xlogy sqrt square sub tan tanh
-threshold to tril triu true_divide trunc type_as where xlogy zero zeros zeros_like
+__and__ __lshift__ __or__ __rshift__ __xor__ _native_batch_norm_legit_no_training _prelu_kernel _to_copy
+abs acos acosh add addcdiv addcmul arange asin asinh atan atan2 atanh batch_norm bitwise_and
+bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil celu clamp clamp_max
+clamp_min clone contiguous convert_element_type copy cos cosh deg2rad div elu elu_backward eq erf erfc
+exp exp2 expm1 eye fill fix floor floor_divide fmax fmin fmod frac full full_like ge gelu gelu_backward
+glu gt hardshrink hardsigmoid hardsigmoid_backward hardswish hardswish_backward hardtanh
+hardtanh_backward huber_loss_backward isfinite isinf isnan le leaky_relu leaky_relu_backward lerp log
+log10 log1p log2 log_sigmoid logaddexp logical_and logical_not logical_or logical_xor logit lt
+masked_fill maximum minimum mish mse_loss_backward mul nan_to_num native_dropout_backward ne neg new_full
+new_ones new_zeros nll_loss2d_backward nll_loss_backward ones ones_like pow prelu rad2deg reciprocal relu
+relu6 remainder round rsqrt rsub scalar_tensor selu sgn sigmoid sigmoid_backward sign silu silu_backward
+sin sinh smooth_l1_loss_backward softplus softplus_backward softshrink special_erf special_expit
+special_xlogy sqrt square sub tan tanh tanh_backward threshold threshold_backward to tril triu
+true_divide trunc type_as where xlogy zero zeros zeros_like
 """)
 REDUCE = words("""
-_adaptive_avg_pool2d _adaptive_avg_pool3d _embedding_bag _log_softmax _native_batch_norm_legit
-_native_batch_norm_legit_functional _softmax adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d all
-amax amin aminmax any argmax argmin avg_pool1d avg_pool2d avg_pool3d binary_cross_entropy_with_logits
-cosine_similarity count_nonzero group_norm huber_loss kl_div l1_loss layer_norm linalg_vector_norm
-log_softmax logsumexp max max_pool1d max_pool2d max_pool2d_with_indices max_pool3d
-max_pool3d_with_indices mean min mse_loss nansum
-native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward norm prod rms_norm
-smooth_l1_loss softmax special_logsumexp std std_mean sum var var_mean
+_adaptive_avg_pool2d _adaptive_avg_pool3d _embedding_bag _log_softmax _log_softmax_backward_data
+_native_batch_norm_legit _native_batch_norm_legit_functional _softmax _softmax_backward_data
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d all amax amin aminmax any argmax argmin
+avg_pool1d avg_pool2d avg_pool3d binary_cross_entropy_with_logits cosine_similarity count_nonzero
+group_norm huber_loss kl_div l1_loss layer_norm linalg_vector_norm log_softmax logsumexp max max_pool1d
+max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices mean min mse_loss nansum
+native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward norm prod
+rms_norm smooth_l1_loss softmax special_logsumexp std std_mean sum var var_mean
 """)
 MOVE = words("""
 _reshape_copy _unsafe_view alias alias_copy as_strided broadcast_to cat channel_shuffle chunk concat
