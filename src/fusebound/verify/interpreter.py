@@ -68,12 +68,15 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 class WideInterpreter(torch.fx.Interpreter):
     """Runs a graph on inputs already promoted by `oracle.promote`; raises what the operators raise.
 
-    With `jitter`, results that the user's type would round move by up to two of its ULP.
+    With `jitter`, results that the user's type would round move by up to two of its ULP. `narrow` gets the names of the
+    operators that had no wide form on these operands and ran in the user's types.
     """
 
-    def __init__(self, module: torch.fx.GraphModule, jitter: torch.Generator | None = None) -> None:
+    def __init__(
+        self, module: torch.fx.GraphModule, jitter: torch.Generator | None, narrow: dict[str, None]
+    ) -> None:
         super().__init__(module)
-        self._jitter = jitter
+        self._jitter, self._narrow = jitter, narrow
 
     def run_node(self, n: torch.fx.Node) -> Any:
         if n.op != "call_function":
@@ -82,7 +85,7 @@ class WideInterpreter(torch.fx.Interpreter):
         if isinstance(n.target, OpOverload):
             result = self._operator(n, n.target, args, kwargs)
         elif isinstance(n.target, HigherOrderOperator):
-            result = _higher_order(n.target, args, self._jitter)
+            result = self._higher_order(n.target, args)
         else:
             result = super().run_node(n)
         result = pytree.tree_map_only(torch.Tensor, _wide, result)
@@ -116,8 +119,32 @@ class WideInterpreter(torch.fx.Interpreter):
             args = _as_seen(n, op, args)
         try:
             return IEEE.get(op, op)(*args, **kwargs)
-        except RuntimeError:  # NotImplementedError among them
-            return self._in_user_types(n, op)
+        except RuntimeError:  # NotImplementedError among them; what the user's types raise too is raised here
+            result = self._in_user_types(n, op)
+            self._narrow[name] = None
+            return result
+
+    def _higher_order(self, op: HigherOrderOperator, args: Any) -> Any:
+        """Subgraphs in float64: modes around one are transparent, control flow runs them by its own rules."""
+        name = op.name()
+        if name in _WRAPPERS:
+            before = _WRAPPERS[name]
+            return self._inner(args[before]).run(*args[before + 1 :])
+        return op(*(self._body(a) if isinstance(a, torch.fx.GraphModule) else a for a in args))
+
+    def _inner(self, module: torch.fx.GraphModule) -> WideInterpreter:
+        return WideInterpreter(module, self._jitter, self._narrow)
+
+    def _body(self, module: torch.fx.GraphModule) -> Callable[..., Any]:
+        """A subgraph as a function; what converges in the user's type need not in float64, so its calls are counted."""
+        calls = itertools.count(1)
+
+        def run(*operands: Any) -> Any:
+            if next(calls) > MANY_ROUNDS:
+                raise RuntimeError(f"a loop of more than {MANY_ROUNDS} rounds in float64")
+            return self._inner(module).run(*operands)
+
+        return run
 
     def _in_user_types(self, n: torch.fx.Node, op: OpOverload) -> Any:
         """Run `op` on operands rounded to the user's types, for operators whose meaning depends on them."""
@@ -226,24 +253,3 @@ def _alpha_dropout(n: torch.fx.Node, op: OpOverload, args: Any) -> torch.Tensor:
         kept = (drawn > _ALPHA * a * (p - 0.5)).to(torch.float64)
         result = x * (kept * a) + _ALPHA * a * (kept - 1 + p)
     return x.copy_(result) if op._schema.is_mutable else result
-
-
-def _higher_order(op: HigherOrderOperator, args: Any, jitter: torch.Generator | None) -> Any:
-    """Subgraphs in float64: modes around one are transparent, control flow runs them by its own rules."""
-    name = op.name()
-    if name in _WRAPPERS:
-        before = _WRAPPERS[name]
-        return WideInterpreter(args[before], jitter).run(*args[before + 1 :])
-    return op(*(_body(a, jitter) if isinstance(a, torch.fx.GraphModule) else a for a in args))
-
-
-def _body(module: torch.fx.GraphModule, jitter: torch.Generator | None) -> Callable[..., Any]:
-    """A subgraph as a function; what converges in the user's type need not in float64, so its calls are counted."""
-    calls = itertools.count(1)
-
-    def run(*operands: Any) -> Any:
-        if next(calls) > MANY_ROUNDS:
-            raise RuntimeError(f"a loop of more than {MANY_ROUNDS} rounds in float64")
-        return WideInterpreter(module, jitter).run(*operands)
-
-    return run

@@ -23,10 +23,12 @@ from fusebound.verify.interpreter import WideInterpreter, widened
 @dataclass(frozen=True, slots=True)
 class Reference:
     """What the user's program yields in float64: `outputs` in flat order (None and numbers as they are) and
-    `inputs`, the program's inputs in the order of `bind`, as they are after the call."""
+    `inputs`, the program's inputs in the order of `bind`, as they are after the call. `narrow` names the operators that
+    have no float64 form and ran in the user's own types."""
 
     outputs: tuple[Any, ...]
     inputs: tuple[Any, ...]
+    narrow: tuple[str, ...] = ()
 
 
 def oracle(captured: Capture, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
@@ -45,11 +47,12 @@ def reference(captured: Capture, leaves: Sequence[Leaf], jitter: torch.Generator
     """
     program = program_of(captured)
     wide = promote(leaves)
+    narrow: dict[str, None] = {}
     with torch.no_grad(), _float64_by_default():
-        returned = WideInterpreter(program.graph_module, jitter).run(*wide)
+        returned = WideInterpreter(program.graph_module, jitter, narrow).run(*wide)
     specs = program.graph_signature.output_specs
     outputs = [r for r, s in zip(returned, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
-    return Reference(tuple(outputs), tuple(wide))
+    return Reference(tuple(outputs), tuple(wide), tuple(narrow))
 
 
 def promote(leaves: Sequence[Leaf]) -> list[Any]:

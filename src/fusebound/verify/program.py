@@ -149,8 +149,8 @@ class Program:
         """Two runs on the present values of the inputs against each other and the reference."""
         if eager.error or fused.error:
             return _compare_errors(eager.error, fused.error)
-        exact, note = self._exact(eager, seed)
-        return self._compared(eager, fused, exact, (note,) if note else (), seed)
+        exact, notes = self._exact(eager, seed)
+        return self._compared(eager, fused, exact, notes, seed)
 
     def apart(self, eager: Outcome, fused: Outcome, seed: Seed) -> Comparison:
         """Two runs against each other alone: eager's values stand in for the reference."""
@@ -158,27 +158,32 @@ class Program:
             return _compare_errors(eager.error, fused.error)
         return self._compared(eager, fused, Reference(eager.outputs, ()), (), seed)
 
-    def _exact(self, eager: Outcome, seed: Seed) -> tuple[Reference, str]:
+    def _exact(self, eager: Outcome, seed: Seed) -> tuple[Reference, tuple[str, ...]]:
         """The reference, with outputs of float64 in long double where that is possible, and what is
-        missing."""
+        missing, a note each."""
         _generate_from(seed)
         try:
             with self._same_draws(exact=True):
                 exact = reference(self._captured, self.leaves)
         except Exception as why:
-            return Reference(eager.outputs, ()), f"no fp64 reference, compared with eager: {_first_line(why)}"
+            note = f"no fp64 reference, compared with eager: {_first_line(why)}"
+            return Reference(eager.outputs, ()), (note,)
+        notes = (f"the fp64 reference runs {', '.join(exact.narrow)} in the user's types",) * bool(
+            exact.narrow
+        )
         if not any(is_double(v) for v in (*eager.outputs, *eager.changed.values())):
-            return exact, ""
+            return exact, notes
         try:
             self._extended = self._extended or Extended(self._captured)
             _generate_from(seed)
             with self._same_draws(exact=True):
                 outputs, changed = self._extended(self.leaves)
         except NoReference as why:
-            return exact, f"no reference wider than float64, compared with eager: {_first_line(why)}"
+            note = f"no reference wider than float64, compared with eager: {_first_line(why)}"
+            return exact, (*notes, note)
         wide = {i: split(v) for i, v in changed.items()}
         inputs = tuple(wide.get(i, v) for i, v in enumerate(exact.inputs))
-        return Reference(tuple(split(v) for v in outputs), inputs), ""
+        return Reference(tuple(split(v) for v in outputs), inputs), ()
 
     def _compared(
         self, eager: Outcome, fused: Outcome, exact: Reference, notes: tuple[str, ...], seed: Seed

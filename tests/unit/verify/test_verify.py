@@ -366,3 +366,13 @@ def test_a_set_of_which_some_draws_were_refused_has_a_note() -> None:
     found = verify(beside_y_alone, trace(fn, *copies), copies, sets=(OVERLAPPING,))
     assert found.ok and found.sets == (OVERLAPPING,) and found.unjudged == ()
     assert "the program refuses such arguments: E204, on some of 'overlapping'" in found.notes
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+def test_an_operator_without_a_float64_form_is_named() -> None:
+    def fn(x):
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize() + 1
+
+    result = verify(fn, trace(fn, X), (X,), sets=(GIVEN,))
+    note = "the fp64 reference runs aten::quantize_per_tensor in the user's types on 'given'"
+    assert result.ok and result.notes == (note,)
