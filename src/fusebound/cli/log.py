@@ -15,6 +15,7 @@ from fusebound.cli.session import Session
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fusebound.gates.base import Verdict
     from fusebound.gates.decide import Judgement
     from fusebound.plan.plan import Decision, Plan
 
@@ -35,7 +36,9 @@ def command(options: Options, model: str, operator: str | None, gate: str | None
     chosen = list(_matching(plan, operator, gate, code))
     emit(
         options.format,
-        text=lambda console: _show(console, chosen, sum(len(p.decisions) for _, p in plan.everywhere())),
+        text=lambda console: _show(
+            console, chosen, sum(len(p.decisions) for _, p in plan.everywhere()), gate
+        ),
         data=lambda: [_record(d) for d in chosen],
         rows=lambda: _rows(chosen),
     )
@@ -60,14 +63,19 @@ def _matching(plan: Plan, operator: str | None, gate: str | None, code: str | No
         for d in p.decisions:
             if about is not None and about.name not in (d.a, d.b):
                 continue
-            if gate is not None and bool(getattr(d.judgement, gate)):
+            if gate is not None and not _refuses(getattr(d.judgement, gate)):
                 continue
             if code is not None and code.upper() not in {v.code for v in d.judgement.verdicts}:
                 continue
             yield replace(d, a=prefix + d.a, b=prefix + d.b)
 
 
-def _show(console: Console, decisions: list[Decision], judged: int) -> None:
+def _refuses(verdict: Verdict) -> bool:
+    """Whether a gate objects; that of resources knows nothing where there is no common iteration space to judge."""
+    return not verdict and (verdict.gate, verdict.state) != ("resources", "unknown")
+
+
+def _show(console: Console, decisions: list[Decision], judged: int, gate: str | None) -> None:
     from fusebound.report.layout import plain_table
 
     if not decisions:
@@ -83,7 +91,7 @@ def _show(console: Console, decisions: list[Decision], judged: int) -> None:
         ("why", "left"),
     )
     for d in decisions:
-        code, why = reason(d.judgement)
+        code, why = _reason(d.judgement, gate)
         answer = "fuse" if d.accepted else "no"
         table.add_row(
             str(d.step),
@@ -100,9 +108,12 @@ def _show(console: Console, decisions: list[Decision], judged: int) -> None:
     console.print(f"\n {total} decisions, {fused} to fuse")
 
 
-def reason(judgement: Judgement) -> tuple[str, str]:
-    """Code and message of what vetoes, else of the gain that speaks for it."""
-    verdict = judgement.first if judgement.first is not None else judgement.gain
+def _reason(judgement: Judgement, gate: str | None) -> tuple[str, str]:
+    """Code and message of the gate that was asked for, else of what vetoes, else of the gain that speaks for it."""
+    if gate is not None:
+        verdict: Verdict = getattr(judgement, gate)
+    else:
+        verdict = judgement.first if judgement.first is not None else judgement.gain
     return ("" if verdict.code == "F000" else verdict.code), verdict.message
 
 

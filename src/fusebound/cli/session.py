@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fusebound.cli.options import Options
 from fusebound.cli.progress import Phases
 from fusebound.errors import UsageError
+from fusebound.files import read_text
 
 if TYPE_CHECKING:
     from fusebound.api.model import Model
@@ -27,11 +28,17 @@ class Session:
     """Lazily: model → captured → plan → executable. Later phases are done only if they are asked for."""
 
     def __init__(self, spec: str, options: Options) -> None:
+        from fusebound.gates.rules import rules_of
+
         self.spec = spec
         self.options = options
         self.phases = Phases()
         if not options.debug:
             warnings.simplefilter("ignore")
+        # Files that cannot be read are told of before anything is captured.
+        self.rules = rules_of(options.rules)
+        if options.plan_file is not None:
+            read_text(options.plan_file, "the plan")
 
     @cached_property
     def model(self) -> Model:
@@ -74,12 +81,10 @@ class Session:
             return self._planned(graph)
 
     def _planned(self, graph: Graph) -> Plan:
-        from fusebound.gates.rules import rules_of
         from fusebound.plan.greedy import plan
 
         o = self.options
-        rules = rules_of(o.rules)
-        for pattern in rules.unmatched(graph):
+        for pattern in self.rules.unmatched(graph):
             self.phases.say(f"no operator of this model is called {pattern!r}, which {o.rules} names")
         return plan(
             graph,
@@ -88,7 +93,7 @@ class Session:
             target=self.target,
             tau=o.tau,
             expected_calls=o.expected_calls,
-            rules=rules,
+            rules=self.rules,
         )
 
     def build(self, model: Model) -> tuple[Executable, Captured]:

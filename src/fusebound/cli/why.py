@@ -55,7 +55,9 @@ def show(console: Console, why: Why) -> None:
     console.print(f"\n{_answer(why)}")
     judged = [n for n in why.group if n not in (why.a.name, why.b.name)]
     if judged:
-        console.print(f"judged together with {', '.join(judged)}")
+        console.print(f"judged as one group with {', '.join(judged)}")
+    if why.obstacles:
+        console.print(f"the obstacle is {', '.join(u.label for u in why.obstacles)}")
     console.print(f"one kernel would save {units.size(why.saved_bytes)} of traffic\n")
     for verdict in why.judgement.verdicts:
         _gate(console, verdict)
@@ -136,6 +138,7 @@ def _record(why: Why) -> dict[str, object]:
         "can_fuse": bool(why),
         "codes": list(why.codes),
         "saved_bytes": why.saved_bytes,
+        "obstacles": [u.name for u in why.obstacles],
         "gates": judgement_to_json(why.judgement),
         "counterfactual": why.counterfactual,
     }

@@ -92,10 +92,10 @@ def check(c: Candidate, facts: Facts) -> Verdict:
     if slower is not None:
         return slower
     if gain.delta > facts.threshold_us:
-        saves = f"saves {figure(gain.delta)} µs per call"
-        if isinstance(c.space, Refusal):
-            saves = f"would save {figure(gain.delta)} µs per call if it were one kernel"
-        return passed(GATE, saves, evidence)
+        time = f"{figure(gain.delta)} µs per call{_launches_only(c, gain)}"
+        refused = isinstance(c.space, Refusal)
+        text = f"would save {time} if it were one kernel" if refused else f"saves {time}"
+        return passed(GATE, text, evidence)
     if _worth_measuring(c, facts, gain):
         text = (
             f"predicted to cost {figure(-gain.delta)} µs per call, within the model's error of "
@@ -103,6 +103,11 @@ def check(c: Candidate, facts: Facts) -> Verdict:
         )
         return Verdict(GATE, "conditional", OK, text, (), evidence)
     return _refusal(c, facts, gain, evidence)
+
+
+def _launches_only(c: Candidate, gain: Gain) -> str:
+    """What time is saved by a merge that saves no bytes."""
+    return "" if c.saved_bytes > 0 else f" ({figure(gain.launch)} µs of launches, no traffic)"
 
 
 def _worth_measuring(c: Candidate, facts: Facts, gain: Gain) -> bool:

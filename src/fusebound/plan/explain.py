@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from fusebound.analysis.space import Refusal
 from fusebound.errors import UsageError
-from fusebound.gates.base import Facts, Verdict
+from fusebound.gates.base import Candidate, Facts, Verdict
 from fusebound.gates.decide import Judgement
 from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, UserOp
@@ -24,7 +24,8 @@ class Why:
     """The four verdicts on one pair of user operators, and where the plan puts them.
 
     `fused` says whether the plan has them in one kernel (None without a plan); `group` are the operators that
-    were judged together; `saved_bytes` is what one kernel saves against two.
+    were judged together; `saved_bytes` is what one kernel saves against two; `obstacles` are the operators other than
+    the two that the first refusal is about.
     """
 
     a: UserOp
@@ -33,6 +34,7 @@ class Why:
     saved_bytes: int
     group: tuple[str, ...]
     fused: bool | None = None
+    obstacles: tuple[UserOp, ...] = ()
 
     @property
     def dependence(self) -> Verdict:
@@ -159,4 +161,11 @@ def _judged(
 ) -> Why:  # fmt: skip
     c = with_views(g, roles(g, facts.numerics), one, two, owner)
     judgement = judge_simulated(c, facts, simulator(None), always=not isinstance(c.space, Refusal))
-    return Why(a, b, judgement, c.saved_bytes, c.users(), fused)
+    return Why(a, b, judgement, c.saved_bytes, c.users(), fused, _obstacles(c, judgement.first, a, b))
+
+
+def _obstacles(c: Candidate, veto: Verdict | None, a: UserOp, b: UserOp) -> tuple[UserOp, ...]:
+    """What lies between the merged operators, else the one that the refusal is about, unless `a` or `b` is it."""
+    about = tuple(dict.fromkeys(c.graph.node[n].user for n in veto.nodes)) if veto is not None else ()
+    between = tuple(u for u in about if u not in c.users())
+    return tuple(c.graph.user[u] for u in between or about[:1] if u not in (a.name, b.name))

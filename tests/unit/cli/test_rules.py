@@ -61,6 +61,15 @@ def test_a_pattern_that_names_nothing_is_said(
     assert "no operator of this model is called 'softmx'" in capsys.readouterr().err
 
 
+def test_a_missing_file_is_said_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--rules", "--plan"):
+        assert invoke(["plan", "nothing.py:f", option, str(tmp_path / "missing")]) == 2
+        text = capsys.readouterr().err
+        assert "error[E102]: cannot read the" in text and "missing" in text and "nothing.py" not in text
+
+
 def test_a_damaged_file_and_a_bad_bound(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

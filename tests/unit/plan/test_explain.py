@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.unit.plan.graphs import Sketch, chain, triangle
 
@@ -53,6 +55,28 @@ def test_groups_are_judged_as_the_plan_has_them() -> None:
     o = s.opaque("sort", n)
     w = made(s.done(s.op("add", "add", o, n))).why("exp", "add")
     assert w.group == ("exp", "neg", "add") and w.codes == ("F101",)
+
+
+def test_the_obstacle_is_named() -> None:
+    s = Sketch()
+    x = s.input("x", 4096, 64)
+    e = s.op("exp", "exp", x)
+    o = s.op("neg", "neg", s.opaque("sort", e))
+    w = made(s.done(s.op("add", "add", o, e))).why("exp", "add")
+    assert w.codes == ("F101",) and [u.name for u in w.obstacles] == ["sort"], "neg is one kernel with add"
+    assert made(triangle()).why("exp", "sort").obstacles == (), "sort is asked for"
+
+
+def test_a_merge_that_saves_no_bytes_says_what_its_time_is() -> None:
+    s = Sketch()
+    a = s.op("exp", "exp", s.input("x", 4096, 64))
+    b = s.opaque("sort", s.input("y", 4096, 64))
+    w = made(s.done(a, b)).why("exp", "sort")
+    assert w.saved_bytes == 0
+    assert re.fullmatch(
+        r"would save (.*) µs per call \(.* µs of launches, no traffic\) if .*", w.gain.message
+    )
+    assert str(w.resources) == "resources: unknown F601, not judged: no common iteration space"
 
 
 def test_names_are_checked() -> None:
