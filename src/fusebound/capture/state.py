@@ -13,13 +13,15 @@ import inspect
 import linecache
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves
 
 from fusebound.capture.places import MISSING, PLAIN, Access, Place, attribute, entry, itself, place
 from fusebound.capture.source import is_own_file
@@ -31,6 +33,8 @@ _MANY = 20_000
 _COPY_LIMIT = 256 << 20
 """Bytes of tensors and arrays that are copied, so that a change can be undone."""
 _MODULE_OWN = frozenset(torch.nn.Module().__dict__) - {"training"} | {"forward"}
+
+_REGISTERED = ("_parameters", "_buffers", "_modules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,14 @@ class Change:
 class Watch:
     """A picture of everything that `fn` reaches; `changes` compares, `undo` puts it back.
 
+    `given` holds its arguments by name: their containers, and what their tensors carry, are in the picture; their
+    numbers may change. The same holds of parameters and buffers.
     Without `copies`, tensors are only watched, and `undo` cannot restore them.
     """
 
-    def __init__(self, fn: Callable[..., Any], *, copies: bool = True) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], given: Mapping[str, Any] | None = None, *, copies: bool = True
+    ) -> None:
         self._places: list[Place] = []
         self._tables: list[tuple[str, dict[str, Any], frozenset[str]]] = []
         self._copies = copies
@@ -60,6 +68,12 @@ class Watch:
         self.iterator = ""
         first = ("self" if isinstance(fn, torch.nn.Module) else "the function", fn)
         self._waiting = deque[tuple[str, Any]]([first])
+        for name, value in (given or {}).items():
+            for t in tree_leaves(value):
+                if isinstance(t, torch.Tensor):
+                    self._carried(name, t)
+                    self._seen.add(id(t))
+            self._waiting.append((name, value))
         while self._waiting and len(self._seen) <= _MANY:
             self._visit(*self._waiting.popleft())
 
@@ -70,22 +84,26 @@ class Watch:
 
     def changes(self) -> list[Change]:
         """What differs from the picture: tensors first."""
-        names = [p.name for p in self._places if p.differs()]
-        for label, table, keys in self._tables:
-            names += [f"{label}.{k}" for k in table if k not in keys and k not in _MODULE_OWN]
-        return self.mutated() + [Change(n, False, self._line(n, store=True)) for n in names]
+        names = [
+            f"{label}.{k}"
+            for label, table, keys in self._tables
+            for k in table
+            if k not in keys and k not in _MODULE_OWN
+        ]
+        names += [p.name for p in self._places if p.differs()]
+        return self.mutated() + [Change(n, False, self.line(n)) for n in names]
 
     def mutated(self) -> list[Change]:
         """Tensors that were written to."""
         return [
-            Change(name, True, self._line(name, store=False))
+            Change(name, True, self.line(name, store=False))
             for name, t, version, _ in self._tensors
             if t._version != version
         ]
 
     def given_other_memory(self) -> Change:
         """The change that `x.data = …` makes to an argument."""
-        return Change("the memory behind an argument", False, self._line("data", store=True))
+        return Change("the memory behind an argument", False, self.line("data"))
 
     def undo(self) -> list[str]:
         """Put everything back; returns the names of tensors that were too large to copy."""
@@ -150,16 +168,32 @@ class Watch:
         if small:
             self._copied += t.nbytes
         self._tensors.append((name, t, t._version, t.detach().clone() if small else None))
+        self._carried(name, t)
+
+    def _carried(self, name: str, t: torch.Tensor) -> None:
+        """What a tensor carries besides its numbers: a gradient, flags, hooks, attributes of the user's."""
+        for key in ("grad", "requires_grad", "_backward_hooks"):
+            self._look(f"{name}.{key}", attribute(t, key), getattr(t, key))
+        table: dict[str, Any] = vars(t)
+        self._tables.append((name, table, frozenset(table)))
+        if not isinstance(t, FakeTensor):  # those of a fake one are the framework's
+            for key, value in list(table.items()):
+                self._look(f"{name}.{key}", entry(table, key), value)
 
     def _module(self, name: str, root: torch.nn.Module) -> None:
-        """Attributes of every submodule; parameters and buffers are inputs of the graph, not hidden state."""
-        self._seen.update(id(t) for t in (*root.parameters(), *root.buffers()))
+        """Attributes of every submodule, and which parameters, buffers, children and hooks it has; the numbers of
+        parameters and buffers are inputs of the graph, not hidden state."""
+        for key, t in (*root.named_parameters(), *root.named_buffers()):
+            self._carried(f"{name}.{key}", t)
+            self._seen.add(id(t))
         for path, m in root.named_modules():
             label = f"{name}.{path}" if path else name
             self._tables.append((label, m.__dict__, frozenset(m.__dict__)))
             for key, value in list(m.__dict__.items()):
                 if key not in _MODULE_OWN:
                     self._look(f"{label}.{key}", entry(m.__dict__, key), value)
+                elif isinstance(value, dict | set):
+                    self._registry(label, key, value)
             for hook in (*m._forward_pre_hooks.values(), *m._forward_hooks.values()):
                 self._waiting.append((f"a hook of {label}", hook))
             if id(type(m)) not in self._seen:
@@ -167,6 +201,13 @@ class Watch:
                 self._function(inspect.unwrap(type(m).forward))
                 if _is_own(type(m)):
                     self._class(type(m))
+
+    def _registry(self, label: str, key: str, held: Any) -> None:
+        """What a module registers: an entry of `_parameters`, `_buffers` and `_modules` is an attribute to the user."""
+        if key in _REGISTERED:
+            self._tables.append((label, held, frozenset(held)))
+            self._places += (Place(f"{label}.{k}", *entry(held, k), v, None) for k, v in held.items())
+        self._places.append(place(f"{label}.{key}", itself(held), held))
 
     def _attributes(self, name: str, x: Any) -> None:
         """Entries of an object's dictionary, and its slots."""
@@ -222,7 +263,7 @@ class Watch:
         self._attributes(fn.__name__, fn)
         self._waiting += (("a default argument", value) for value in fn.__defaults__ or ())
 
-    def _line(self, name: str, *, store: bool) -> Source:
+    def line(self, name: str, *, store: bool = True) -> Source:
         """The user's line that stores (or else mentions) the last part of `name`."""
         leaf = name.rpartition(".")[2]
         mentions: list[tuple[bool, types.CodeType, int]] = []
@@ -230,7 +271,7 @@ class Watch:
             line = code.co_firstlineno
             for ins in dis.get_instructions(code):
                 line = ins.positions.lineno if ins.positions and ins.positions.lineno else line
-                if ins.argval == leaf:
+                if ins.argval in (leaf, f"{leaf}_"):  # `requires_grad_` sets `requires_grad`
                     mentions.append((ins.opname.startswith("STORE") == store, code, line))
         if not mentions:
             return Source()

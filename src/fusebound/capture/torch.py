@@ -13,7 +13,6 @@ import torch
 from torch.export import ExportedProgram, _trace
 
 from fusebound.capture.branches import check_branches
-from fusebound.capture.buffers import assigned
 from fusebound.capture.captured import Captured, Getter, seed_holder
 from fusebound.capture.checks import check_sizes
 from fusebound.capture.convert import Converted, convert
@@ -47,7 +46,7 @@ def capture(
     module = fn if isinstance(fn, torch.nn.Module) else wrap(fn)
     state = [*module.parameters(), *module.buffers()]
     apart, apart_kwargs, met = separated(tuple(args), kwargs, state)
-    with _LOCK, _quiet(), torch.no_grad(), full_stacks(), watched(fn, module), assigned(module):
+    with _LOCK, _quiet(), torch.no_grad(), full_stacks(), watched(fn, module):
         program = torch.export.export(module, apart, apart_kwargs or None, strict=False)
         check_in_place(program.graph)
         check_types(program.graph_module)

@@ -27,10 +27,11 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._pytree import tree_leaves
 
 from fusebound.capture.branches import refusal
+from fusebound.capture.buffers import assigning, tied
 from fusebound.capture.overlap import storage_of
 from fusebound.capture.source import is_user_file, line_of, shown
 from fusebound.capture.state import Change, Watch
-from fusebound.capture.wrap import defined_at
+from fusebound.capture.wrap import defined_at, named
 from fusebound.errors import CaptureError
 from fusebound.ir.graph import Source
 
@@ -38,17 +39,18 @@ _PURE = "branches read what they are given, return new tensors of equal kinds, a
 _EAGER = "run it eagerly, or write it so that it only reads its inputs and returns its results"
 
 
-def effect(change: Change, lost: Sequence[str]) -> CaptureError:
-    """The error for a change that `Watch` saw."""
+def effect(change: Change, lost: Sequence[str], fn: Any) -> CaptureError:
+    """The error for a change that `Watch` saw, at its line, or else at the function as a whole."""
+    where = shown(change.source) if change.source.file else defined_at(fn)
     hint = f"{_EAGER}; {', '.join(lost)} could not be restored" if lost else _EAGER
     if change.tensor:
         return CaptureError(
             f"the function changes {change.name}, a tensor that is no argument, parameter or buffer",
-            where=shown(change.source), hint=f"register it as a buffer, pass it in, or {hint}", code="E201",
+            where=where, hint=f"register it as a buffer, pass it in, or {hint}", code="E201",
         )  # fmt: skip
     return CaptureError(
         f"the function changes {change.name}: a Python side effect, which a graph does not repeat",
-        where=shown(change.source), hint=hint, code="E202",
+        where=where, hint=hint, code="E202",
     )  # fmt: skip
 
 
@@ -151,12 +153,12 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
         known = _ours(e)
         if known is not None:
             raise known from e
-        raise (effect(found[0], lost) if found else explain(e, fn)) from e
+        raise (effect(found[0], lost, fn) if found else explain(e, fn, module)) from e
     else:
         found = seen or watch.mutated()
         lost = watch.undo()
         if found:
-            raise effect(found[0], lost)
+            raise effect(found[0], lost, fn)
         if drawn.moved():
             raise CaptureError(
                 "the function draws random numbers of Python or numpy: a graph would repeat the first ones",
@@ -198,11 +200,11 @@ def _probed(fn: Any, module: torch.nn.Module, seen: list[Change]) -> Iterator[No
 
     @functools.wraps(forward)
     def probe(*args: Any, **kwargs: Any) -> Any:
-        watch = Watch(fn, copies=False)
+        watch = Watch(fn, named(fn, args, kwargs), copies=False)
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         memory = [storage_of(t) for t in tensors]
         try:
-            return forward(*args, **kwargs)
+            return assigning(module, forward, args, kwargs, watch.line)
         finally:
             seen.extend(watch.changes())
             if memory != [storage_of(t) for t in tensors]:
@@ -226,7 +228,7 @@ def _ours(e: BaseException | None) -> CaptureError | None:
     return None
 
 
-def explain(e: Exception, fn: Any) -> CaptureError:
+def explain(e: Exception, fn: Any, module: torch.nn.Module) -> CaptureError:
     """The framework's error as one of ours, at the user's line; where none of the user's code was running, at the
     function as a whole."""
     line = line_of(e.__traceback__)
@@ -241,6 +243,11 @@ def explain(e: Exception, fn: Any) -> CaptureError:
         return refusal(
             f"control flow that the framework does not trace: {text}", line_of(e.__traceback__), _PURE
         )
+    if names := tied(module):
+        return CaptureError(
+            f"{' and '.join(names)} are two names for one buffer, which the framework does not trace",
+            where=where, hint="give each a tensor of its own, or run it eagerly", code="E204",
+        )  # fmt: skip
     text = str(e).strip().split("\n")[0] or type(e).__name__
     return CaptureError(f"the function cannot be captured: {text}", where=where)
 

@@ -54,6 +54,14 @@ def check_arguments(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
         raise UsageError(what, where=defined_at(fn), code="E120") from None
 
 
+def named(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by the names of the parameters; by number, for a builtin that does not say."""
+    takes = signature_of(fn)
+    if takes is None:
+        return {**{f"argument {i}": x for i, x in enumerate(args)}, **kwargs}
+    return dict(takes.bind(*args, **kwargs).arguments)
+
+
 def defined_at(fn: Callable[..., Any]) -> str:
     """File and line where a function, or a module's `forward`, begins; empty for what has no Python code."""
     code = getattr(inspect.unwrap(getattr(_called(fn), "__func__", _called(fn))), "__code__", None)

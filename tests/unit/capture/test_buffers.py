@@ -67,8 +67,9 @@ def reaching(module: torch.nn.Module) -> Any:
     return lambda x: module(x) * 2 + 1
 
 
-def test_one_of_the_outermost_module_is_captured() -> None:
-    assert len(capture(Mean(), (torch.ones(4, 5),)).graph.mutations) == 1
+@pytest.mark.parametrize("make", [Mean, Outer])
+def test_one_of_any_module_is_captured(make: type[torch.nn.Module]) -> None:
+    assert len(capture(make(), (torch.ones(4, 5),)).graph.mutations) == 1
 
 
 class Counter(Outer):
@@ -83,11 +84,11 @@ def test_one_that_is_written_in_place_is_captured() -> None:
     assert len(capture(Counter(), (torch.ones(4, 5),)).graph.mutations) == 1
 
 
-@pytest.mark.parametrize("make", [Outer, Lazy, New])
+@pytest.mark.parametrize("make", [Lazy, New])
 def test_others_are_refused_at_their_line_and_stay(make: type[torch.nn.Module]) -> None:
     module = make()
     before = dict(module.named_buffers())
-    with pytest.raises(CaptureError, match="assigned anew") as raised:
+    with pytest.raises(CaptureError, match="changes self") as raised:
         capture(module, (torch.ones(4, 5),))
     assert raised.value.code == "E202" and "test_buffers.py" in raised.value.where
     assert dict(module.named_buffers()) == before
