@@ -5,7 +5,9 @@ Places are watched, not guessed: where something cannot be watched, `beyond` say
 
 from __future__ import annotations
 
+import dis
 import functools
+import itertools
 import operator
 import types
 from collections import OrderedDict, deque
@@ -27,6 +29,8 @@ _LIBRARY = (
     "torch", "builtins", "math", "numpy", "functools", "operator", "typing", "itertools", "logging", "fusebound",
 )  # fmt: skip
 
+_BY_NAME = frozenset(("globals", "eval", "exec"))
+"""Builtins that read variables which the code does not name."""
 _FORWARD = frozenset(("forward",))
 _CALL = frozenset(("__call__",))
 
@@ -160,9 +164,13 @@ class _Walk:
         if _is_library(f.__module__ or ""):
             return
         names = _mentioned(f.__code__)
+        variables = _variables(f.__code__)
+        if by_name := variables & _BY_NAME:
+            self.found.beyond = f"it calls {min(by_name)}(), which may read any variable"
+            return
         for cell in f.__closure__ or ():
             self.place(functools.partial(_contents, cell), names)
-        for name in sorted(names & f.__globals__.keys()):
+        for name in sorted(variables & f.__globals__.keys()):
             self.entry(f.__globals__, name, names)
         for name in sorted(names & f.__dict__.keys()):
             self.entry(f.__dict__, name, names)
@@ -263,9 +271,17 @@ def _is_library(module: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _mentioned(code: types.CodeType) -> frozenset[str]:
-    """Names of globals and attributes in a function's code, nested functions included; strings too, for `getattr`."""
+    """Names of attributes in a function's code, nested functions included; strings too, which some function further on
+    may give to `getattr`."""
     names = (n for c in _codes(code) for n in (*c.co_names, *c.co_consts) if isinstance(n, str))
     return frozenset(n for n in names if n.isidentifier())
+
+
+@functools.lru_cache(maxsize=4096)
+def _variables(code: types.CodeType) -> frozenset[str]:
+    """Names of the global variables that a function's code uses, nested functions included; builtins are among them."""
+    instructions = itertools.chain.from_iterable(map(dis.get_instructions, _codes(code)))
+    return frozenset(i.argval for i in instructions if i.opname.endswith(("_GLOBAL", "_NAME")))
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -164,3 +164,29 @@ def test_a_place_that_did_not_change_holds() -> None:
     assert found.holds() and found.key == surroundings(read).key
     change()
     assert not found.holds() and found.key != surroundings(read).key
+
+
+x = torch.ones(3, requires_grad=True)
+"""A global that no function here reads."""
+
+
+@pytest.mark.parametrize(
+    "read", [lambda d: d["x"], lambda d: getattr(SimpleNamespace(x=d["x"]), "x"), lambda d: SimpleNamespace(**d).x],  # noqa: B009
+    ids=["key", "getattr", "attribute"],
+)  # fmt: skip
+def test_a_global_of_the_name_of_a_key_or_an_attribute_is_not_read(
+    read: Callable[[Any], torch.Tensor],
+) -> None:
+    found = surroundings(lambda d: read(d) * 2 + 1)
+    assert not found.grads and not found.beyond
+
+
+def test_a_global_that_is_named_is_read() -> None:
+    assert surroundings(lambda: [x for _ in range(2)]).grads
+
+
+def test_a_variable_that_is_looked_up_by_name_cannot_be_watched() -> None:
+    def variable(name: str) -> Any:
+        return globals()[name]
+
+    assert "globals()" in surroundings(lambda d: d * variable("x")).beyond
