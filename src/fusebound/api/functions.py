@@ -67,26 +67,27 @@ def plan(
     kept); `hardware` is "host", a table's name or a Target; `tau` bounds |fused - eager|: a number in the
     outputs' unit, or a mapping of "absolute", "relative" and "ulp"; the time to compile must pay over
     `expected_calls` (FB_EXPECTED_CALLS, else 1000); `rules` is the path of a rules file or a mapping of the same
-    form (docs/gates.md), of which one that names no operator is warned of (RuleNotice). Raises UsageError for an
-    unknown policy, numerics or target, FormatError for rules that cannot be read.
+    form (docs/gates.md), of which one that names no operator or demands what cannot be is warned of (RuleNotice).
+    Raises UsageError for an unknown policy, numerics or target, FormatError for rules that cannot be read.
     """
     from fusebound.analysis.tau import Tau
     from fusebound.gates.rules import RuleNotice, rules_of
     from fusebound.plan.greedy import plan as decide
+    from fusebound.plan.unheeded import unheeded
 
-    ruling = rules_of(rules)
-    for pattern in ruling.unmatched(graph):
-        what = f"no operator of {graph.name or 'the graph'} is called {pattern!r}, which the rules name"
-        warnings.warn(what, RuleNotice, stacklevel=2)
-    return decide(
+    target = _target(hardware)
+    made = decide(
         graph,
-        target=_target(hardware),
+        target=target,
         policy=policy,
         numerics=numerics,
         tau=Tau.of(tau),
         expected_calls=current(expected_calls=expected_calls).expected_calls,
-        rules=ruling,
+        rules=rules_of(rules),
     )
+    for text in unheeded(made, target):
+        warnings.warn(text, RuleNotice, stacklevel=2)
+    return made
 
 
 def why(plan: Plan, a: str, b: str) -> Why:

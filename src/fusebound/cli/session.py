@@ -82,11 +82,10 @@ class Session:
 
     def _planned(self, graph: Graph) -> Plan:
         from fusebound.plan.greedy import plan
+        from fusebound.plan.unheeded import unheeded
 
         o = self.options
-        for pattern in self.rules.unmatched(graph):
-            self.phases.say(f"no operator of this model is called {pattern!r}, which {o.rules} names")
-        return plan(
+        made = plan(
             graph,
             policy=o.policy,
             numerics=o.numerics,
@@ -95,6 +94,9 @@ class Session:
             expected_calls=o.expected_calls,
             rules=self.rules,
         )
+        for text in unheeded(made, self.target):
+            self.phases.say(text)
+        return made
 
     def build(self, model: Model) -> tuple[Executable, Captured]:
         """Another model, planned by the same options and compiled; no phase is announced."""

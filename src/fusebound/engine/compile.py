@@ -26,9 +26,10 @@ from fusebound.engine.route import Route, make, not_larger
 from fusebound.engine.settle import settle
 from fusebound.engine.surroundings import Surroundings, surroundings
 from fusebound.errors import CaptureError, FallbackError, FuseboundError
-from fusebound.gates.rules import NO_RULES, Rules
+from fusebound.gates.rules import NO_RULES, RuleNotice, Rules
 from fusebound.plan.greedy import plan as make_plan
 from fusebound.plan.plan import Plan
+from fusebound.plan.unheeded import unheeded
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
 
@@ -106,7 +107,10 @@ class CompiledFunction:
                     return route.run(args)
         if self._eager_form is not None and self._eager_form[0](args):
             self._latest = self._eager_form[1]
-            return self.fn(*args, **kwargs)
+            result = self.fn(*args, **kwargs)
+            if _recorded(result):
+                self._latest = _refused(GRADIENTS)
+            return result
         return self._slow(args, kwargs)
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -256,6 +260,10 @@ class CompiledFunction:
             captured.graph, target=target, policy=o.policy, numerics=o.numerics, tau=o.tau, rules=o.rules,
             expected_calls=o.expected_calls,
         )  # fmt: skip
+        for text in unheeded(plan, target):
+            if text not in self._said:
+                self._said.add(text)
+                warnings.warn(text, RuleNotice, stacklevel=_callers_level())
         if not o.contest:
             return build(plan, captured, target=target)
         return settle(plan, captured, args, kwargs, target=target)
@@ -263,6 +271,14 @@ class CompiledFunction:
 
 def _refused(reason: str) -> Specialization:
     return Specialization(None, None, (), reason)
+
+
+def _recorded(result: Any) -> bool:
+    """Whether autograd recorded a call, told by what it returned: that is cheaper than a look at all parameters."""
+    if not torch.is_grad_enabled():
+        return False
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return any(isinstance(r, torch.Tensor) and r.requires_grad for r in results)
 
 
 def _callers_level() -> int:

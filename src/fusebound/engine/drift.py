@@ -65,13 +65,14 @@ class Drift:
     """The record of a function compiled with `check=`: `calls` in all, `sampled` of them also run eagerly.
 
     `faults` are differences that belong to no number: another exception, another shape, an input that eager leaves
-    alone.
+    alone. `reason` says why nothing was compared, where that is so.
     """
 
     calls: int = 0
     sampled: int = 0
     outputs: tuple[OutputDrift, ...] = ()
     faults: tuple[str, ...] = ()
+    reason: str = ""
 
     @property
     def ok(self) -> bool:
@@ -85,8 +86,11 @@ class Drift:
 
     def __str__(self) -> str:
         """How many calls were compared, and a line for each output and each fault."""
-        calls = f"{self.calls} call{'s' * (self.calls != 1)}, {self.sampled} of them also run eagerly"
-        return "\n".join((calls, *map(str, self.outputs), *self.faults))
+        calls = f"{self.calls} call{'s' * (self.calls != 1)}"
+        compared = f"{self.sampled} of them also run eagerly"
+        if self.reason:
+            compared = f"none compared with eager: {self.reason}"
+        return "\n".join((f"{calls}, {compared}", *map(str, self.outputs), *self.faults))
 
 
 @dataclass(slots=True)
@@ -98,9 +102,10 @@ class Kept:
     pooled: dict[object, Errors] = field(default_factory=dict[object, Errors])
     faults: dict[str, None] = field(default_factory=dict[str, None])
 
-    def shown(self, calls: int) -> Drift:
-        """The record as it stands."""
-        return Drift(calls, self.sampled, tuple(self.outputs.values()), tuple(self.faults))
+    def shown(self, calls: int, reason: str) -> Drift:
+        """The record as it stands; `reason` is why nothing was compared, should that be so."""
+        why = reason if calls and not self.sampled else ""
+        return Drift(calls, self.sampled, tuple(self.outputs.values()), tuple(self.faults), why)
 
 
 class Twin:

@@ -66,7 +66,7 @@ class SampledFunction(CompiledFunction):
     @property
     def report(self) -> Drift:
         """What the sampled calls have shown so far."""
-        return self._kept.shown(self._calls)
+        return self._kept.shown(self._calls, self.reason or f"one call in {self._every} is compared")
 
     def _warn(self) -> None:
         wrong = self.report.wrong

@@ -52,10 +52,10 @@ class Rules:
         return any(_each_meets(pair, ops) for pair in self.require)
 
     def unmatched(self, g: Graph) -> Iterator[str]:
-        """Patterns that name no operator of a graph, in the order of the rules."""
+        """Patterns that name no operator of a graph or of its subgraphs, in the order of the rules."""
         named = [p for pair in (*self.forbid, *self.require, *(b.operators for b in self.tau)) for p in pair]
         for pattern in dict.fromkeys(named):
-            if not any(matches(u, pattern) for u in g.user_ops):
+            if not any(matches(u, pattern) for u in _operators(g)):
                 yield pattern
 
     def to_json(self) -> dict[str, object]:
@@ -74,13 +74,19 @@ NO_RULES = Rules()
 
 
 class RuleNotice(UserWarning):
-    """Said of a rule that names no operator of the function that it is given for."""
+    """Said of a rule that names no operator of the function that it is given for, and of a demand that is not met."""
 
 
 def matches(u: UserOp, pattern: str) -> bool:
     """Whether a pattern names an operator, alone or with its module path."""
     full = f"{u.scope}.{u.name}" if u.scope else u.name
     return fnmatchcase(u.name, pattern) or fnmatchcase(full, pattern)
+
+
+def _operators(g: Graph) -> Iterator[UserOp]:
+    yield from g.user_ops
+    for inner in g.subgraphs.values():
+        yield from _operators(inner)
 
 
 def _each_meets(patterns: Iterable[str], users: tuple[UserOp, ...]) -> bool:

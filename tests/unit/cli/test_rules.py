@@ -58,7 +58,7 @@ def test_a_pattern_that_names_nothing_is_said(
     rules = tmp_path / "rules.toml"
     rules.write_text('forbid = [["softmx", "tanh"]]\n')
     assert invoke(["plan", model, "--rules", str(rules), *PLANNED]) == 0
-    assert "no operator of this model is called 'softmx'" in capsys.readouterr().err
+    assert "no operator of chain is called 'softmx', which the rules name" in capsys.readouterr().err
 
 
 def test_a_missing_file_is_said_before_anything_is_loaded(

@@ -172,3 +172,13 @@ def test_the_public_function() -> None:
     for bad in (0, -1, 1.5, float("nan")):
         with pytest.raises(UsageError, match="no share"):
             fb.compile(softmax, check=bad)
+
+
+def test_a_report_says_why_nothing_was_compared() -> None:
+    f = SampledFunction(softmax, Options(policy="none", contest=False), 1.0)
+    assert str(f.report) == "0 calls, 0 of them also run eagerly"
+    f(X)
+    assert str(f.report) == "1 call, none compared with eager: policy none fuses nothing"
+    g = sampled(softmax, 0.25)
+    g(X)
+    assert str(g.report) == "1 call, none compared with eager: one call in 4 is compared"

@@ -63,3 +63,13 @@ def test_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     f = fb.compile(scaled)
     f(torch.ones(3))
     assert state(f) == (False, False, "FB_DISABLE is set")
+
+
+def test_gradients_where_eager_had_been_chosen() -> None:
+    f = engine.compile(scaled, Options(policy="none", contest=False))
+    f(torch.ones(3))
+    f(torch.ones(3, requires_grad=True))
+    assert f.reason == engine.GRADIENTS
+    with torch.no_grad():
+        f(torch.ones(3, requires_grad=True))
+    assert f.reason == engine.UNFUSED
