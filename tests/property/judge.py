@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.property.programs import Program as Source
+from tests.property.unread import raises_unread
 
 from fusebound.capture.torch import Captured, capture
 from fusebound.engine.build import build
@@ -33,6 +34,9 @@ FOREVER = 10**9
 SPECIAL = "special values"
 LAST_BITS = 2.0**10
 """ULP at an output's rms that ten steps in float64 may lose to each other by cancelling."""
+
+SETTLED, DRAWS = 256, 64
+"""Elements from which on one draw says how exact an output is, and draws that are taken together where it has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ def differs(source: Source, captured: Captured, exe: Executable, values: int) ->
     args, kwargs = own_copies(captured, source.arguments(values), {})
     run = Program(exe, source.function, captured, args, kwargs, bind(captured, args, kwargs))
     theirs, mine = run.eager(0), run.fused(0)
+    if theirs.error is not None and mine.error is None and raises_unread(captured, source.arguments(values)):
+        return ""
     found = run.apart(theirs, mine, 0)
     if found.faults or found.raised:
         return "; ".join(found.faults)
@@ -91,7 +97,8 @@ def differs(source: Source, captured: Captured, exe: Executable, values: int) ->
         return ""
     if exact:
         return "; ".join(f"{name}: {r.verdict}: {r.detail}" for name, r in wrong.items())
-    return worse(source, captured, exe, source.arguments(values), GIVEN)
+    fault = worse(source, captured, exe, source.arguments(values), GIVEN)
+    return "" if fault and is_luck(source, captured, exe, values) else fault
 
 
 def worse(source: Source, captured: Captured, exe: Executable, args: tuple[Any, ...], kind: str) -> str:
@@ -104,6 +111,23 @@ def worse(source: Source, captured: Captured, exe: Executable, args: tuple[Any, 
         if not (blind and c.dtype == "float64" and c.verdict == "worse" and c.apart.ulps <= LAST_BITS)
     ]  # fmt: skip
     return found.summary() if wrong or found.faults else ""
+
+
+def is_luck(source: Source, captured: Captured, exe: Executable, values: int) -> bool:
+    """Whether outputs of few elements are no worse than eager's once some more draws are added to them. (Over three
+    values that are nearly equal, `layer_norm` makes an error of any size of a rounding.)"""
+    pooled: dict[str, Errors] = {}
+    for drawn in range(values, values + DRAWS):
+        args, kwargs = own_copies(captured, source.arguments(drawn), {})
+        run = Program(exe, source.function, captured, args, kwargs, bind(captured, args, kwargs))
+        found = run.judge(run.eager(0), run.fused(0), 0)
+        if found.faults:
+            return False
+        for o in found.outputs:
+            if drawn == values and not rule(o.errors).ok and o.errors.whole.count >= SETTLED:
+                return False
+            pooled[o.name] = pooled[o.name].merged(o.errors) if o.name in pooled else o.errors
+    return all(rule(errors).ok for errors in pooled.values())
 
 
 def only_signs(errors: Errors) -> bool:
