@@ -14,7 +14,7 @@ import torch
 from tests.mutation import assembly, loops, reductions, running, values
 from tests.mutation.harness import Mutation, Subject, Verdict, check_mutant
 from tests.mutation.programs import programs
-from tests.mutation.survivors import excuse
+from tests.mutation.survivors import excuse, unused
 from tests.mutation.variants import variants
 
 from fusebound.errors import BuildError
@@ -60,7 +60,8 @@ def alarm(subject: Subject, variant: Mutation) -> Verdict | None:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run all, print the table; 1 for a fault missed or that survives without a reason, or a false alarm."""
+    """Run all, print the table; 1 for a fault missed or that survives without a reason, a reason without a
+    fault, or a false alarm."""
     torch.set_num_threads(1)
     table: dict[str, Counter[str]] = {}
     alarms, correct = 0, 0
@@ -86,7 +87,10 @@ def main(names: Sequence[str]) -> int:
         print(f"{name}: {made} mutants, {count} variants, {time.perf_counter() - begun:.0f} s", flush=True)
     _show(table)
     print(f"{correct} correct variants, {alarms} false alarms")
-    return int(alarms > 0 or any(c["missed"] + c["survived"] for c in table.values()))
+    idle = [] if names else unused((s, m) for s in programs().values() for m in mutations(s))
+    for program, operator, statement in idle:
+        print(f"an excuse without a mutant: {program}: {operator} at {statement}")
+    return int(alarms > 0 or bool(idle) or any(c["missed"] + c["survived"] for c in table.values()))
 
 
 def _show(table: dict[str, Counter[str]]) -> None:

@@ -10,10 +10,16 @@ the original's bits, "conforming" ones to keep the contract, both on values that
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.mutation.harness import Mutation, Subject
 from tests.mutation.proof import keeps_contract, same_bits
+
+
+def statement(mutation: Mutation) -> str:
+    """The site without the statement's number."""
+    return re.sub(r"^(g\d+) \d+: ", r"\1 ", mutation.site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,7 @@ class Excuse:
     def covers(self, subject: Subject, mutation: Mutation) -> bool:
         """Whether it names this mutant."""
         named = subject.name == self.program and mutation.operator in self.operators
-        return named and re.sub(r"^(g\d+) \d+: ", r"\1 ", mutation.site) in self.sites
+        return named and statement(mutation) in self.sites
 
     def holds(self, subject: Subject, mutation: Mutation) -> bool:
         """Whether the mutant shows what the rule says of it."""
@@ -160,3 +166,9 @@ EXCUSES = (
 def excuse(subject: Subject, mutation: Mutation) -> Excuse | None:
     """The rule that excuses a mutant, or None."""
     return next((e for e in EXCUSES if e.covers(subject, mutation)), None)
+
+
+def unused(made: Iterable[tuple[Subject, Mutation]]) -> list[tuple[str, str, str]]:
+    """Program, operator and statement of what the rules name and none of these mutants is."""
+    named = {(e.program, o, s) for e in EXCUSES for o in e.operators for s in e.sites}
+    return sorted(named - {(s.name, m.operator, statement(m)) for s, m in made})

@@ -10,6 +10,7 @@ import torch
 from tests.mutation.harness import Mutation, Subject, check_mutant, poisoned
 from tests.mutation.programs import programs
 from tests.mutation.suite import alarm, mutations, state
+from tests.mutation.survivors import unused
 from tests.mutation.variants import variants, why
 
 SUBJECTS = programs()
@@ -61,3 +62,11 @@ def test_scratch_that_is_read_unwritten_shows() -> None:
 def test_a_mutation_that_changes_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match="changes nothing"):
         check_mutant(SUBJECTS["gate"], Mutation("nothing", "nowhere", tile=lambda k: k))
+
+
+def test_every_excuse_is_of_a_mutant() -> None:
+    """Nothing is run: the mutants are named by the kernels' statements."""
+    made = [(s, m) for s in SUBJECTS.values() for m in mutations(s)]
+    assert not unused(made)
+    without_gate = [(s, m) for s, m in made if s.name != "gate"]
+    assert {program for program, _, _ in unused(without_gate)} == {"gate"}
