@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-import fusebound as fb
 from fusebound.capture.torch import capture
 from fusebound.engine import compile as compiling
 from fusebound.engine.compile import CompiledFunction, Options
 from fusebound.engine.rehearsal import Difference, rehearse
 
 Fn = Callable[..., Any]
+FUSED = Options(contest=False, expected_calls=10**9, hardware="cpu-avx512")
 
 
 def views(x: torch.Tensor) -> Any:
@@ -87,7 +87,7 @@ def test_nothing_of_the_users_changes_or_runs_again() -> None:
 
 def test_a_module_that_rebinds_a_buffer_is_called_once_a_call() -> None:
     mine, theirs = Rebinds(), Rebinds()
-    f = CompiledFunction(mine, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    f = CompiledFunction(mine, FUSED)
     for i in range(3):
         args = [(torch.full((4, 5), i + 1.0), torch.ones(4, 5)) for _ in range(2)]
         with torch.no_grad():
@@ -97,7 +97,7 @@ def test_a_module_that_rebinds_a_buffer_is_called_once_a_call() -> None:
 
 def test_a_function_that_fails_it_runs_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "rehearse", lambda *_: Difference("result 0 is elsewhere", True))
-    f = fb.compile(views)
+    f = CompiledFunction(views, FUSED)
     with pytest.warns(compiling.EagerNotice, match="rehearsal, result 0 is elsewhere"):
         first, whole = f(torch.randn(4, 5))
     assert f.executable is None and first.data_ptr() == whole.data_ptr()

@@ -108,15 +108,16 @@ def _stat_type(x: T) -> torch.dtype:
 
 
 def _normalise(c: Ctx, x: T, mean: T, var: T, weight: T | None, bias: T | None, eps: float) -> T:
-    """`x·factor + (bias - mean·factor)` with `factor = weight·rstd`, as eager has it: two numbers per channel."""
+    """`x·factor + (bias - mean·factor)` with `factor = weight·rstd`, as eager has it: two numbers per channel, and two
+    fused multiply-adds."""
     w = c.wide(x)
     factor = c("rsqrt", var + eps)
     scale = _per_channel(c, weight, x.rank, w.dtype)
     if scale is not None:
         factor = factor * scale
     shift = _per_channel(c, bias, x.rank, w.dtype)
-    base = mean * factor
-    return c.cast(w * factor + (c("neg", base) if shift is None else shift - base), x.dtype)
+    base = c("neg", mean * factor) if shift is None else c("fma", c("neg", mean), factor, shift)
+    return c.cast(c("fma", w, factor, base), x.dtype)
 
 
 def _batch_statistics(c: Ctx, x: T, eps: float) -> tuple[T, T, T, T, tuple[int, ...]]:
