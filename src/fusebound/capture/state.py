@@ -46,6 +46,11 @@ class Change:
     source: Source
 
 
+def _new(table: dict[str, Any], keys: frozenset[str]) -> list[str]:
+    """Names that were not there before; TorchDynamo, which traces branches, marks tensors with its own."""
+    return [k for k in table if k not in keys and k not in _MODULE_OWN and not k.startswith("_dynamo_")]
+
+
 class Watch:
     """A picture of everything that `fn` reaches; `changes` compares, `undo` puts it back.
 
@@ -84,12 +89,7 @@ class Watch:
 
     def changes(self) -> list[Change]:
         """What differs from the picture: tensors first."""
-        names = [
-            f"{label}.{k}"
-            for label, table, keys in self._tables
-            for k in table
-            if k not in keys and k not in _MODULE_OWN
-        ]
+        names = [f"{label}.{k}" for label, table, keys in self._tables for k in _new(table, keys)]
         names += [p.name for p in self._places if p.differs()]
         return self.mutated() + [Change(n, False, self.line(n)) for n in names]
 
@@ -109,7 +109,7 @@ class Watch:
         """Put everything back; returns the names of tensors that were too large to copy."""
         lost: list[str] = []
         for _, table, keys in self._tables:
-            for k in [k for k in table if k not in keys and k not in _MODULE_OWN]:
+            for k in _new(table, keys):
                 del table[k]
         for p in self._places:
             if p.differs():
@@ -177,8 +177,8 @@ class Watch:
         table: dict[str, Any] = vars(t)
         self._tables.append((name, table, frozenset(table)))
         if not isinstance(t, FakeTensor):  # those of a fake one are the framework's
-            for key, value in list(table.items()):
-                self._look(f"{name}.{key}", entry(table, key), value)
+            for key in _new(table, frozenset()):
+                self._look(f"{name}.{key}", entry(table, key), table[key])
 
     def _module(self, name: str, root: torch.nn.Module) -> None:
         """Attributes of every submodule, and which parameters, buffers, children and hooks it has; the numbers of
