@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -11,9 +12,11 @@ from torch.export.graph_signature import OutputKind
 
 from fusebound.capture.torch import Captured
 from fusebound.ir.graph import Ref
-from fusebound.verify.call import Leaf, bind, has_memory, program_of
+from fusebound.verify.call import Leaf, bind, program_of
+from fusebound.verify.memory import Copies
 
 Layout = tuple[Any, ...]
+Copier = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ def rehearse(
     """
     leaves = bind(captured, args, kwargs)
     with torch.no_grad():
-        theirs = _observed(leaves, lambda copies: _framework(captured, leaves, copies))
-        mine = _observed(leaves, lambda copies: _fused(exe, captured, args, kwargs, copies))
+        theirs = _observed(leaves, lambda copy: _framework(captured, leaves, copy))
+        mine = _observed(leaves, lambda copy: _fused(exe, captured, args, kwargs, copy))
     if mine == theirs:
         return None
     if isinstance(mine, str) or isinstance(theirs, str) or len(mine) != len(theirs):
@@ -55,50 +58,32 @@ class Runs(Protocol):
     def run(self, inputs: Sequence[Any]) -> list[Any]: ...
 
 
-@dataclass(slots=True)
-class _Copies:
-    """Copies of tensors that keep strides, offsets and shared memory; the same one for the same tensor."""
-
-    tensors: dict[int, Any] = field(default_factory=dict[int, Any])
-    memory: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
-
-    def of(self, t: Any) -> Any:
-        if not isinstance(t, torch.Tensor):
-            return t
-        if id(t) not in self.tensors:
-            self.tensors[id(t)] = self._made(t.detach())
-        return self.tensors[id(t)]
-
-    def _made(self, t: torch.Tensor) -> torch.Tensor:
-        if not has_memory(t):
-            return t.clone()
-        storage = t.untyped_storage()
-        memory = self.memory.setdefault(storage._cdata, storage.clone())
-        return torch.empty(0, dtype=t.dtype).set_(memory, t.storage_offset(), t.shape, t.stride())
-
-
-def _observed(leaves: Sequence[Leaf], run: Callable[[_Copies], list[Any]]) -> list[Layout] | str:
+def _observed(leaves: Sequence[Leaf], run: Callable[[Copier], list[Any]]) -> list[Layout] | str:
     """The layouts of arguments and results after a run, or the name of what it raised."""
-    copies = _Copies()
-    given = [copies.of(leaf.value) for leaf in leaves if leaf.kind == "user"]
+    copied = functools.cache(Copies().of)  # one object stays one object
+
+    def copy(value: Any) -> Any:
+        return copied(value) if isinstance(value, torch.Tensor) else value
+
+    given = [copy(leaf.value) for leaf in leaves if leaf.kind == "user"]
     try:
         with torch.random.fork_rng(devices=[]):
-            return layouts([*given, *run(copies)])
+            return layouts([*given, *run(copy)])
     except Exception as error:
         return type(error).__name__
 
 
-def _framework(captured: Captured, leaves: Sequence[Leaf], copies: _Copies) -> list[Any]:
+def _framework(captured: Captured, leaves: Sequence[Leaf], copy: Copier) -> list[Any]:
     program = program_of(captured)
-    returned = program.graph_module(*(copies.of(leaf.value) for leaf in leaves))
+    returned = program.graph_module(*(copy(leaf.value) for leaf in leaves))
     specs = program.graph_signature.output_specs
     return [r for r, s in zip(returned, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
 
 
 def _fused(
-    exe: Runs, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], copies: _Copies
+    exe: Runs, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], copy: Copier
 ) -> list[Any]:
-    values = iter(exe.run([copies.of(t) for t in captured.bind(args, kwargs)]))
+    values = iter(exe.run([copy(t) for t in captured.bind(args, kwargs)]))
     return [next(values) if isinstance(r, Ref) else r for r in captured.returns]
 
 

@@ -1,8 +1,8 @@
-"""What a run does to memory beyond its results: what its outputs share, what it writes where it must not."""
+"""The memory that programs run on: copies of it, what outputs share, what is written where it must not be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,34 @@ GUARD = 1024
 """Bytes after an argument's own in the copies that programs are verified on."""
 
 
-def guarded(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-    """A copy of some memory with a guard behind it."""
+class Copies:
+    """Copies of tensors that keep strides, offsets and shared memory, and have a guard behind it.
+
+    `widened` says which type the copy of a type has. Tensors of several types that share memory share it in their
+    copies where they keep their types.
+    """
+
+    def __init__(self, widened: Callable[[torch.dtype], torch.dtype] = lambda dtype: dtype) -> None:
+        self._widened = widened
+        self._memory: dict[tuple[int, torch.dtype | None], torch.UntypedStorage] = {}
+
+    def of(self, t: torch.Tensor) -> torch.Tensor:
+        """A copy that records no gradients; of a tensor without accessible memory, its values alone."""
+        wide = self._widened(t.dtype)
+        if not has_memory(t):
+            return t.detach().to(wide, copy=True)
+        key = storage_key(t), None if wide == t.dtype else t.dtype
+        if key not in self._memory:
+            held = t.untyped_storage()
+            self._memory[key] = _guarded(held) if wide == t.dtype else _converted(held, t.dtype, wide)
+        return torch.empty(0, dtype=wide).set_(self._memory[key], t.storage_offset(), t.shape, t.stride())
+
+
+def _converted(storage: torch.UntypedStorage, dtype: torch.dtype, wide: torch.dtype) -> torch.UntypedStorage:
+    return torch.empty(0, dtype=dtype).set_(storage).to(wide).untyped_storage()
+
+
+def _guarded(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     made = torch.full((storage.nbytes() + GUARD,), 0xA5, dtype=torch.uint8)
     made[: storage.nbytes()].copy_(torch.empty(0, dtype=torch.uint8).set_(storage))
     return made.untyped_storage()

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch.export.graph_signature import OutputKind
 
-from fusebound.verify.call import Capture, Leaf, bind, has_memory, program_of, storage_key
+from fusebound.verify.call import Capture, Leaf, bind, program_of
 from fusebound.verify.interpreter import WideInterpreter, widened
+from fusebound.verify.memory import Copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +58,8 @@ def reference(captured: Capture, leaves: Sequence[Leaf], jitter: torch.Generator
 
 def promote(leaves: Sequence[Leaf]) -> list[Any]:
     """Copies of the inputs in the oracle's types; strides, offsets and shared memory are kept."""
-    memory: dict[tuple[int, torch.dtype], torch.Tensor] = {}
-
-    def one(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        value = value.detach()
-        if not has_memory(value):
-            return value.to(widened(value.dtype), copy=True)
-        key = (storage_key(value), value.dtype)
-        if key not in memory:
-            flat = torch.empty(0, dtype=value.dtype).set_(value.untyped_storage())
-            memory[key] = flat.to(widened(value.dtype), copy=True)
-        return memory[key].as_strided(value.shape, value.stride(), value.storage_offset())
-
-    return [one(leaf.value) for leaf in leaves]
+    copies = Copies(widened)
+    return [copies.of(leaf.value) if leaf.is_tensor else leaf.value for leaf in leaves]
 
 
 @contextmanager

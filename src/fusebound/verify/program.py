@@ -18,7 +18,7 @@ from fusebound.verify.draws import CountedDraws
 from fusebound.verify.exact import constants, transcendentals
 from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.held import NOTHING_HELD, Held, mutated
-from fusebound.verify.memory import guarded, keep, shared, strayed
+from fusebound.verify.memory import Copies, keep, shared, strayed
 from fusebound.verify.oracle import Reference, reference
 
 _SHAKES = 8
@@ -281,17 +281,12 @@ def own_copies(
     """The arguments with copied tensors, which keep strides and shared memory and have a guard behind it; tensors that
     share memory with parameters stay as they are."""
     held = {storage_key(t) for t in tensors(_state_of(bind(captured, args, kwargs))) if has_memory(t)}
-    storages: dict[int, torch.UntypedStorage] = {}
+    copies = Copies()
 
     def copy(t: torch.Tensor) -> torch.Tensor:
         if not has_memory(t) or storage_key(t) in held or type(t) is not torch.Tensor:
             return t
-        key = storage_key(t)
-        if key not in storages:
-            storages[key] = guarded(t.untyped_storage())
-        with torch.no_grad():
-            made = torch.empty(0, dtype=t.dtype).set_(storages[key], t.storage_offset(), t.shape, t.stride())
-        return made.requires_grad_(t.requires_grad)
+        return copies.of(t).requires_grad_(t.requires_grad)
 
     copied_args, copied_kwargs = pytree.tree_map_only(torch.Tensor, copy, (tuple(args), dict(kwargs)))
     return copied_args, copied_kwargs

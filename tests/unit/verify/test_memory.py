@@ -9,6 +9,7 @@ import torch
 from tests.unit.verify.programs import trace
 
 from fusebound.verify.check import verify
+from fusebound.verify.memory import Copies
 
 
 def _memory(x: torch.Tensor) -> torch.Tensor:
@@ -64,3 +65,24 @@ def test_memory_is_eager_s(exe: Callable[..., object], eager: Callable[..., obje
     found = verify(exe, trace(eager, x), (x,))
     assert found.ok == (not fault)
     assert any(f.startswith(fault) for f in found.faults) or not fault
+
+
+def test_copies_share_memory_and_keep_strides() -> None:
+    x = torch.arange(24.0).view(4, 6)
+    parts = [x[1:, ::2], x.t(), x.view(torch.int32)[0]]
+    copies = Copies()
+    mine = [copies.of(p) for p in parts]
+    for copy, part in zip(mine, parts, strict=True):
+        assert torch.equal(copy, part) and copy.stride() == part.stride()
+    mine[1].zero_()
+    assert all(not copy.any() for copy in mine) and x.any()
+
+
+def test_widened_copies_share_memory_type_by_type() -> None:
+    x = torch.arange(24.0)
+    copies = Copies(lambda dtype: torch.float64 if dtype == torch.float32 else dtype)
+    head, reversed, words = (copies.of(t) for t in (x[:8], x[4:].view(5, 4).t(), x.view(torch.int32)))
+    assert head.dtype == torch.float64 and words.dtype == torch.int32
+    assert torch.equal(reversed, x[4:].view(5, 4).t().double()) and reversed.stride() == (1, 4)
+    head.zero_()
+    assert not reversed[:, 0].any() and torch.equal(words, x.view(torch.int32))
