@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
 
 from fusebound.api import compile
 from fusebound.backend.gradients import GRADIENTS
@@ -55,11 +56,15 @@ def _compiled(
     def boxed(args: list[Any]) -> Any:
         given = tuple(args)
         args.clear()
-        if torch._C._len_torch_dispatch_stack():
-            # AOTAutograd watches the first call of a forward graph for custom operators that alias their operands.
-            with _disable_current_modes():
-                return run(*given)
-        return run(*given)
+        with _unwatched():
+            return run(*given)
 
     boxed._boxed_call = True  # type: ignore[attr-defined]
     return boxed
+
+
+def _unwatched() -> AbstractContextManager[object]:
+    """Without AOTAutograd's mode, which watches the first call of a graph for custom operators that alias their
+    operands. A mode of the user's stays, and sees every operator."""
+    mode = type(_get_current_dispatch_mode()).__name__
+    return _pop_mode_temporarily() if mode == "_AnalyzeCustomOpInputOutputMode" else nullcontext()

@@ -12,10 +12,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch._dynamo.exc import BackendCompilerFailed
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusebound
 from fusebound.backend import dynamo
-from fusebound.engine.compile import CompiledFunction, Options
+from fusebound.engine.compile import CompiledFunction, EagerNotice, Options
 
 FUSED = Options(hardware="cpu-avx512", expected_calls=10**9, contest=False)
 """A table and a number of calls with which small shapes are fused, whatever the machine."""
@@ -136,6 +137,42 @@ def test_a_graph_break_and_autocast(made: list[CompiledFunction]) -> None:
             mine, theirs = fast(x), f(x)
     assert mine.dtype == theirs.dtype
     torch.testing.assert_close(mine, theirs)
+
+
+class Counted(TorchDispatchMode):
+    """A mode that compiled code has to respect, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.operators.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_mode_of_the_users_sees_every_operator(warm: bool, made: list[CompiledFunction]) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.gelu(x * 2) + 1
+
+    fast, x = compiled(f), torch.randn(12, 16)
+    if warm:
+        fast(x)
+        assert kernels(made) == [1]
+    with Counted() as mine, pytest.warns(EagerNotice, match="a dispatch mode"):
+        fast(x)
+    with Counted() as theirs:
+        f(x)
+    assert mine.operators == theirs.operators == ["aten::mul.Tensor", "aten::gelu", "aten::add.Tensor"]
+    fast(x)
+    assert kernels(made) == [1]
 
 
 @pytest.mark.parametrize(
