@@ -100,6 +100,9 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():  # it becomes a part of what is traced around it
             return self.fn(*args, **kwargs)
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not kwargs:
             for route, spec in self._routes:
                 if route.admits(args):
@@ -208,7 +211,7 @@ class CompiledFunction:
             raise FallbackError(f"{name} would run eagerly: {reason}")
         if reason not in self._said:
             self._said.add(reason)
-            warnings.warn(f"{name} runs eagerly: {reason}", EagerNotice, stacklevel=_callers_level())
+            warnings.warn(f"{name} runs eagerly: {reason}", EagerNotice, stacklevel=callers_level())
 
     def _specialize(
         self, key: guards.Key, around: Surroundings, args: Sequence[Any], kwargs: dict[str, Any]
@@ -263,7 +266,7 @@ class CompiledFunction:
         for text in unheeded(plan, target):
             if text not in self._said:
                 self._said.add(text)
-                warnings.warn(text, RuleNotice, stacklevel=_callers_level())
+                warnings.warn(text, RuleNotice, stacklevel=callers_level())
         if not o.contest:
             return build(plan, captured, target=target)
         return settle(plan, captured, args, kwargs, target=target)
@@ -281,7 +284,7 @@ def _recorded(result: Any) -> bool:
     return any(isinstance(r, torch.Tensor) and r.requires_grad for r in results)
 
 
-def _callers_level() -> int:
+def callers_level() -> int:
     """How far up the stack the user's own call is, for a warning of the function that asks."""
     level, frame = 0, sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):

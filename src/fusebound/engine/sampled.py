@@ -6,9 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from fusebound.engine.compile import CompiledFunction, Options
+from fusebound.engine.compile import CompiledFunction, Options, callers_level
 from fusebound.engine.drift import Drift, Kept, Twin
 
 
@@ -29,25 +27,23 @@ class SampledFunction(CompiledFunction):
         self._kept = Kept()
         self._warned = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return self.fn(*args, **kwargs)
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._calls += 1
         if self._calls % self._every:
-            return super().__call__(*args, **kwargs)
+            return super()._call(args, kwargs)
         return self._both(args, kwargs)
 
     def _both(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = "" if self._disabled else self._find(args, kwargs)
         if isinstance(found, str) or found[0].executable is None or found[0].captured is None:
-            return super().__call__(*args, **kwargs)
+            return super()._call(args, kwargs)
         captured, exe = found[0].captured, found[0].executable
         if exe.overlapping(captured.bind(args, kwargs)):
-            return super().__call__(*args, **kwargs)
+            return super()._call(args, kwargs)
         twin = Twin(captured, exe, args, kwargs)
         result, error = None, None
         try:
-            result = super().__call__(*args, **kwargs)
+            result = super()._call(args, kwargs)
         except Exception as raised:  # whatever it is, eager has to raise the same
             error = raised
         with self._lock:
@@ -73,4 +69,4 @@ class SampledFunction(CompiledFunction):
         if wrong and not self._warned:
             self._warned = True
             name = getattr(self.fn, "__name__", type(self.fn).__name__)
-            warnings.warn(f"{name} differs from eager: {wrong[0]}", DriftWarning, stacklevel=4)
+            warnings.warn(f"{name} differs from eager: {wrong[0]}", DriftWarning, stacklevel=callers_level())

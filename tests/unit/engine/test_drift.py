@@ -67,8 +67,11 @@ def test_a_report_reads_as_text() -> None:
 def test_wrong_numbers_are_warned_of_once_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten_tail(monkeypatch)
     f = sampled(softmax)
-    with pytest.warns(DriftWarning, match=f"softmax differs from eager: output 0 of softmax .*{PLACE}"):
+    with pytest.warns(
+        DriftWarning, match=f"softmax differs from eager: output 0 of softmax .*{PLACE}"
+    ) as said:
         y = f(X)
+    assert [w.filename for w in said] == [__file__]  # at the user's call
     assert not torch.allclose(y, softmax(X))  # a sampled call returns what any other call would
     with warnings.catch_warnings():
         warnings.simplefilter("error")
