@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fusebound.analysis import extrema, philox
 from fusebound.analysis.access import integer, ints
 from fusebound.analysis.group import in_order
-from fusebound.analysis.numerics import HALF, is_user_cast, kept_roundings
+from fusebound.analysis.numerics import HALF, kept_roundings, rounded_by_user
 from fusebound.analysis.shrink import Shapes
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph, Node
@@ -33,8 +33,8 @@ def evaluate(
     """Every value that `nodes` define, from arrays for the external inputs, under one semantics.
 
     "eager" rounds each result to its type; "fused" keeps floats in float32 (float64 for float64) and rounds
-    only where `kept_roundings` says so; "exact" rounds nothing but the user's casts. Raises KeyError for a primitive
-    that has no meaning here.
+    only where `kept_roundings` says so; "exact" rounds nothing but what the user narrows. Raises KeyError for a
+    primitive that has no meaning here.
     """
     values: dict[str, Array] = dict(inputs)
     kept = kept_roundings(g, frozenset(nodes)) if mode == "fused" else frozenset[str]()
@@ -46,16 +46,17 @@ def evaluate(
 
 
 def rounded(x: Array, dtype: str) -> Array:
-    """Floats rounded to the nearest value of a type, ties to even; others converted as the framework does."""
+    """Floats rounded to the nearest value of a type, ties to even (to a half type by way of float32), others converted,
+    as the framework does."""
     kind = DTYPES[dtype].kind
     if kind == "bool":
         return np.asarray(x).astype(bool)
     if kind != "float":
         return np.trunc(x).astype(dtype) if np.asarray(x).dtype.kind == "f" else np.asarray(x).astype(dtype)
     carrier = x if np.asarray(x).dtype.kind == "f" else np.asarray(x).astype(np.float64)
-    if dtype == "bfloat16":
-        return _to_bfloat16(carrier.astype(np.float32)).astype(carrier.dtype)
-    return carrier.astype(dtype).astype(carrier.dtype)
+    narrow = carrier.astype(np.float32) if dtype in HALF else carrier
+    stored = _to_bfloat16(narrow) if dtype == "bfloat16" else narrow.astype(dtype)
+    return stored.astype(carrier.dtype)
 
 
 def _to_bfloat16(x: Array) -> Array:
@@ -69,7 +70,7 @@ def _settle(g: Graph, n: Node, x: Array, mode: Mode, kept: frozenset[str]) -> Ar
     dtype = g.values[n.out].dtype
     if DTYPES[dtype].kind != "float":
         return rounded(x, dtype)
-    if mode == "eager" or n.out in kept or is_user_cast(n):
+    if mode == "eager" or n.out in kept or (mode == "exact" and rounded_by_user(g, n)):
         return rounded(x, dtype)
     if mode == "exact":
         return x if np.asarray(x).dtype.kind == "f" else np.asarray(x).astype(np.float64)

@@ -81,31 +81,30 @@ def roundings_before_jumps(g: Graph, nodes: Collection[str]) -> tuple[str, ...]:
 def kept_roundings(g: Graph, inside: frozenset[str], numerics: str = "accurate") -> frozenset[str]:
     """Values of a half type that a kernel rounds even in registers.
 
-    Always: casts that the user wrote, and values from which a discontinuous operator is reached inside the group
-    (a comparison of unrounded values would take another branch than eager). With `numerics="eager"`: all. Constants
-    are rounded unless the kernel computes with wide values: beside one, a rounded constant would no longer cancel.
+    Always: conversions from another type, the user's and those at the end of a composite, and values from which a
+    discontinuous operator is reached inside the group (a comparison of unrounded values would take another branch
+    than eager). With `numerics="eager"`: all. Constants are rounded unless the kernel computes with wide values: beside
+    one, a rounded constant would no longer cancel.
     """
     narrow = frozenset(v for i in inside for v in g.node[i].outputs if g.values[v].dtype in HALF)
     if numerics == "eager":
         return narrow
     reach = _reaching_jump(g, inside)
-    kept = frozenset(v for v in narrow if v in reach or is_user_cast(g.producer[v]))
+    kept = frozenset(v for v in narrow if v in reach or _converts(g, g.producer[v]))
     constants = frozenset(v for v in narrow - kept if g.producer[v].op == "const")
     return kept if constants and _computes_wide(g, inside, kept) else kept | constants
 
 
 def _computes_wide(g: Graph, inside: frozenset[str], kept: frozenset[str]) -> bool:
-    """Whether an operator that rounds reads a value that eager has rounded and the kernel has not (a cast rounds)."""
+    """Whether an operator that rounds reads a value that eager has rounded and the kernel has not."""
     wide: set[str] = set()
     for n in in_order(g, inside):
-        spec, narrow = spec_of(n.op), g.values[n.out].dtype in HALF
-        if narrow and n.op == "cast":
+        if _converts(g, n) and n.out in kept:
             continue
-        rounds = spec is not None and not spec.exact
         reads_wide = any(v in wide for v in n.inputs)
-        if rounds and reads_wide:
+        if reads_wide and _inexact(g, n):
             return True
-        if reads_wide or (rounds and narrow):
+        if reads_wide or _rounds(g, n):
             wide.update(v for v in n.outputs if v not in kept)
     return False
 
@@ -129,15 +128,31 @@ def _roundings_inside(g: Graph, inside: frozenset[str]) -> list[str]:
 
 
 def _rounds(g: Graph, n: Node) -> bool:
+    return _inexact(g, n) and g.values[n.out].dtype in HALF
+
+
+def _inexact(g: Graph, n: Node) -> bool:
+    """Whether a primitive does more than move or copy elements."""
     spec = spec_of(n.op)
-    if spec is None or spec.exact:
-        return False
-    return g.values[n.out].dtype in HALF
+    return spec is not None and not spec.exact and (n.op != "cast" or _converts(g, n))
+
+
+def _converts(g: Graph, n: Node) -> bool:
+    """Whether the node is a conversion to another type; one to the same type copies."""
+    return n.op == "cast" and g.values[n.inputs[0]].dtype != g.values[n.out].dtype
 
 
 def is_user_cast(n: Node) -> bool:
     """Whether the node is a conversion that the user wrote, which every semantics keeps."""
     return n.op == "cast" and n.attr("user") is True
+
+
+def rounded_by_user(g: Graph, n: Node) -> bool:
+    """Whether the user converts to a type that does not hold the operand's: all that the float64 reference rounds."""
+    if not is_user_cast(n):
+        return False
+    source, target = DTYPES[g.values[n.inputs[0]].dtype], DTYPES[g.values[n.out].dtype]
+    return not (source.is_float and (source == target or source.itemsize < target.itemsize))
 
 
 def jump_after(g: Graph, value: str, nodes: Collection[str]) -> tuple[Node, ...]:

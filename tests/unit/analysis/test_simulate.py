@@ -6,6 +6,8 @@ import struct
 
 import numpy as np
 import pytest
+import torch
+from tests.catalogue.harness import one_kernel
 from tests.unit.plan.graphs import Sketch, chain, nodes
 
 from fusebound.analysis import datasets
@@ -20,6 +22,7 @@ from fusebound.analysis.numerics import (
 from fusebound.analysis.shrink import MAX_ELEMENTS, shrink
 from fusebound.analysis.simulate import simulate
 from fusebound.analysis.tau import Difference
+from fusebound.capture.torch import capture
 from fusebound.ir.graph import Graph
 from fusebound.ir.ops import OPS
 
@@ -161,6 +164,81 @@ def test_half_overflow_that_only_eager_has_is_no_fault_of_the_kernel() -> None:
     g = s.done(small)
     f = simulate(g, frozenset(g.node))
     assert f is not None and f.class_changes == 0
+
+
+def scaled(s: Sketch, name: str, x: str, factor: float) -> str:
+    """A composite: x times a number, computed in float32 and converted back."""
+    dtype = s.b.values[x].dtype
+    s.b.begin(name)
+    wide = s.b.emit("cast", x, dtype="float32", user=False)
+    out = s.b.emit("cast", s.b.emit("mul", wide, s.b.const(factor, "float32")), dtype=dtype, user=False)
+    s._end("aten.mul.Scalar", (x,), out, "pointwise")
+    return out
+
+
+def test_a_composite_overflows_in_the_kernel_as_in_eager() -> None:
+    s = Sketch()
+    big = scaled(s, "big", s.input("x", 64, dtype="float16"), 60000.0)
+    g = s.done(scaled(s, "small", big, 0.0001))
+    f = simulate(g, frozenset(g.node))
+    assert f is not None and f.difference == Difference() and f.eager_max == f.fused_max > 0
+    assert f.finite_gained == f.class_changes == 0
+
+
+def test_conversions_keep_their_rounding_and_copies_have_none() -> None:
+    s = Sketch()
+    x = s.input("x", 64, dtype="bfloat16")
+    third = scaled(s, "third", x, 0.3)
+    m = s.op("mul", "mul", third, x)
+    copy = s.op("clone", "cast", m, dtype="bfloat16", user=False)
+    g = s.done(s.op("exp", "exp", copy))
+    inside = frozenset(g.node)
+    assert rounding_points(g, inside) == ("mul",)
+    assert kept_roundings(g, inside) == {third}
+
+
+PROGRAMS = {
+    "a composite, then a sum": lambda x, y: x * 3 + y,
+    "a copy of a wide value": lambda x, y: (x * y).clone() - y,
+    "the user's casts": lambda x, y: ((x * y).float() * 1.1).to(x.dtype) - y,
+    "before a jump": lambda x, y: (x * y).round() - y,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_simulated_kernel_rounds_where_the_built_one_does(program: str, dtype: torch.dtype) -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(4096, generator=rng).to(dtype) for _ in range(2))
+    captured = capture(PROGRAMS[program], (x, y))
+    g = captured.graph
+    shapes = {v.id: tuple(int(d) for d in v.shape) for v in g.values.values()}
+    inputs = {i.value: t.double().numpy() for i, t in zip(g.inputs, (x, y), strict=True)}
+    simulated = evaluate(g, g.node.keys(), inputs, shapes, "fused")[g.outputs[0]]
+    (built,) = one_kernel(captured, (x, y)).results
+    assert np.array_equal(rounded(simulated, g.values[g.outputs[0]].dtype), built.double().numpy())
+
+
+def test_the_reference_rounds_where_the_user_narrows() -> None:
+    s = Sketch()
+    x = s.input("x", 512, dtype="bfloat16")
+    m = s.op("mul", "mul", x, x)
+    wide = s.op("float", "cast", m, dtype="float32", user=True)
+    g = s.done(wide, s.op("half", "cast", wide, dtype="float16", user=True))
+    shapes = shrink(g, g.node.keys())
+    assert shapes is not None
+    inputs = {"x": np.linspace(0.1, 1, 512)}
+    exact = evaluate(g, g.node.keys(), inputs, shapes, "exact")
+    assert np.array_equal(exact["float"], exact["mul"])
+    assert np.array_equal(exact["half"], exact["mul"].astype(np.float32).astype(np.float16))
+
+
+def test_half_types_are_reached_by_way_of_float32() -> None:
+    x = np.array([1 + 2**-11 + 2**-30, -65519.9999999, 2**-25 + 2**-60])
+    for name, dtype in (("float16", torch.float16), ("bfloat16", torch.bfloat16)):
+        want = torch.from_numpy(x).to(dtype).double().numpy()
+        with np.errstate(over="ignore"):
+            assert np.array_equal(rounded(x, name), want)
 
 
 def test_rounding_points_and_jumps() -> None:
