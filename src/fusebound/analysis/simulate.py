@@ -16,8 +16,7 @@ from fusebound.analysis.interpret import evaluate, rounded
 from fusebound.analysis.numerics import ErrorFacts
 from fusebound.analysis.shrink import Shapes, shrink
 from fusebound.analysis.structure import Key, structure
-from fusebound.analysis.tau import Difference, Tau
-from fusebound.ir.dtypes import DTYPES
+from fusebound.analysis.tau import Difference, Tau, ulp
 from fusebound.ir.graph import Graph
 from fusebound.ir.ops import spec_of
 
@@ -107,10 +106,9 @@ def _facts(
     ea, eb = np.abs(a - c), np.abs(b - c)
     wrong = (_class(fused) != _class(want)) & (_class(eager) == _class(want))
     zeros = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
-    ulp = DTYPES[dtype].ulp
     return ErrorFacts(
-        output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), Difference.between(a, b, ulp, tau),
-        _ulp_at(_rms(c), ulp), _ulp_at(float(np.abs(c[np.argmax(eb)])) if c.size else 0.0, ulp),
+        output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), Difference.between(a, b, dtype, tau),
+        float(ulp(_rms(c), dtype)), float(ulp(c[np.argmax(eb)] if c.size else 0.0, dtype)),
         int(np.sum(wrong)), int(np.sum(zeros)), int(np.sum(in_eager & in_truth & ~in_fused)),
         int(np.sum(in_fused & in_truth & ~in_eager)),
     )  # fmt: skip
@@ -127,8 +125,3 @@ def _rms(x: Array) -> float:
 
 def _max(x: Array) -> float:
     return float(np.max(x)) if x.size else 0.0
-
-
-def _ulp_at(x: float, ulp: float) -> float:
-    """The distance of neighbouring numbers at magnitude x."""
-    return float(2.0 ** np.floor(np.log2(x)) * ulp) if x > 0 else 0.0

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusebound.errors import UsageError
+from fusebound.ir.dtypes import DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ class Tau:
     def __str__(self) -> str:
         return ", ".join(f"{x:g}" if k == "absolute" else f"{k} {x:g}" for k, x in self.given.items())
 
-    def allowed(self, eager: NDArray[Any], ulp: NDArray[Any]) -> NDArray[Any]:
+    def allowed(self, eager: NDArray[Any], unit: NDArray[Any]) -> NDArray[Any]:
         """The largest difference at every element, from eager's values and one ULP at each."""
-        return np.maximum(np.maximum(self.absolute, self.relative * np.abs(eager)), self.ulp * ulp)
+        return np.maximum(np.maximum(self.absolute, self.relative * np.abs(eager)), self.ulp * unit)
 
     def loosened(self, d: Difference) -> str:
         """The smallest τ of each given kind that alone would allow a difference."""
@@ -94,18 +95,25 @@ class Difference:
     excess: float = 0.0
 
     @staticmethod
-    def between(eager: NDArray[Any], fused: NDArray[Any], ulp_of_one: float, tau: Tau | None) -> Difference:
-        """Of two arrays of finite numbers, of a type whose 1.0 has an ULP of `ulp_of_one`."""
+    def between(eager: NDArray[Any], fused: NDArray[Any], dtype: str, tau: Tau | None) -> Difference:
+        """Of two arrays of finite numbers, which stand for values of type `dtype`."""
         distance = np.abs(fused - eager)
-        ulp = np.ldexp(ulp_of_one, np.frexp(eager)[1] - 1)
+        unit = ulp(eager, dtype)
         return Difference(
-            _largest(distance, 1.0), _largest(distance, np.abs(eager)), _largest(distance, ulp),
-            _largest(distance, tau.allowed(eager, ulp)) if tau is not None else 0.0,
+            _largest(distance, 1.0), _largest(distance, np.abs(eager)), _largest(distance, unit),
+            _largest(distance, tau.allowed(eager, unit)) if tau is not None else 0.0,
         )  # fmt: skip
 
     def or_larger(self, other: Difference) -> Difference:
         """The larger of both, kind by kind."""
         return Difference(*(max(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
+
+
+def ulp(values: NDArray[Any] | float, dtype: str) -> NDArray[Any]:
+    """Unit in the last place of a type at finite numbers: its distance of neighbours, which near zero, and at zero
+    itself, is that of the subnormal ones."""
+    kind = DTYPES[dtype]
+    return np.ldexp(kind.ulp, np.frexp(np.maximum(np.abs(values), kind.smallest_normal))[1] - 1)
 
 
 def _largest(distance: NDArray[Any], unit: NDArray[Any] | float) -> float:

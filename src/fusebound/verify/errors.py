@@ -14,6 +14,7 @@ import torch
 
 from fusebound.analysis.numerics import MAX_ULP
 from fusebound.analysis.tau import Difference, Tau
+from fusebound.capture.encode import dtype_name
 from fusebound.verify import classes
 from fusebound.verify.classes import ClassChange
 
@@ -267,7 +268,7 @@ def _gap(error: torch.Tensor, unit: torch.Tensor, dtype: torch.dtype) -> Gap:
 
 def _tau_share(fused: torch.Tensor, eager: torch.Tensor, dtype: torch.dtype, tau: Tau) -> float:
     """max|fused − eager| as a share of what τ allows; infinite where it allows nothing."""
-    return Difference.between(eager.numpy(), fused.numpy(), torch.finfo(dtype).eps, tau).excess
+    return Difference.between(eager.numpy(), fused.numpy(), dtype_name(dtype), tau).excess
 
 
 def _merged(parts: Iterable[Part]) -> Part:

@@ -129,10 +129,10 @@ def test_of_several_kinds_an_element_needs_one() -> None:
     import numpy as np
 
     eager, fused = np.array([0.0, 1000.0]), np.array([1e-7, 1000.5])
-    d = Difference.between(eager, fused, 2.0**-23, Tau(1e-6, relative=1e-3))
+    d = Difference.between(eager, fused, "float32", Tau(1e-6, relative=1e-3))
     assert d.excess == pytest.approx(0.5) and d.relative == np.inf and d.absolute == 0.5
-    assert Difference.between(eager, fused, 2.0**-23, Tau(1e-6)).excess > 1
-    assert Difference.between(eager, eager, 2.0**-23, Tau()).excess == 0
+    assert Difference.between(eager, fused, "float32", Tau(1e-6)).excess > 1
+    assert Difference.between(eager, eager, "float32", Tau()).excess == 0
 
 
 def test_tau_as_written_and_as_shown() -> None:
