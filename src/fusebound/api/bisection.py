@@ -49,7 +49,10 @@ def bisect_plan(
 
 
 def by_inductor(fn: Callable[..., Any], args: Args, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """A function compiled by Inductor for fixed shapes; raises UsageError where Inductor fails on these arguments."""
+    """A function compiled by Inductor for fixed shapes; raises UsageError where Inductor fails on these arguments.
+
+    It is compiled anew for other strides and numbers of threads, on which TorchDynamo guards: what users would get.
+    """
     import warnings
 
     import torch

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import torch
+from tests.unit.verify.programs import trace
 from tests.unit.verify.test_inputs import leaf
 
+from fusebound.verify.check import verify
 from fusebound.verify.layouts import LAYOUTS, level, overlapped, relaid
 
 
@@ -23,3 +25,21 @@ def test_overlapping_arguments_are_one_element_apart() -> None:
     assert pair[1].data_ptr() - pair[0].data_ptr() == x.element_size()
     assert torch.equal(pair[1], y) and torch.equal(pair[0][1:], y[:5])
     assert overlapped([leaf(x), leaf(y, "y")], written=()) == []
+
+
+def test_a_program_that_is_compiled_for_strides_is_compiled_once_for_each_layout() -> None:
+    """As Inductor's is, for a set of strides and a number of threads, whatever the values and draws."""
+    compiled: dict[object, int] = {}
+
+    def scaled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * y + 1
+
+    def specialized(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        key = x.stride(), y.stride(), torch.get_num_threads()
+        compiled[key] = compiled.get(key, 0) + 1
+        return scaled(x, y)
+
+    args = torch.randn(4, 5), torch.randn(5)
+    assert verify(specialized, trace(scaled, *args), args).ok
+    assert len(compiled) == 1 + 1 + len(LAYOUTS)
+    assert sum(compiled.values()) > 10 * len(compiled), "over all values and draws"
