@@ -28,9 +28,9 @@ class ErrorFacts:
 
     `difference` is what lies between eager and fused. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP
     of the element with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong
-    in the fused result and right in eager's, `zero_changes` zeros of the wrong sign. `finite_lost` of them are finite
-    in eager; `finite_gained` counts the other direction, over all data sets: finite in the fused result, as in float64,
-    and not in eager's, whose intermediate overflows. `data` names the data set.
+    in the fused result and right in eager's. `finite_lost` of them are finite in eager; `finite_gained` counts the other
+    direction, over all data sets: finite in the fused result, as in float64, and not in eager's, whose intermediate
+    overflows. `data` names the data set.
     """
 
     output: str
@@ -43,7 +43,6 @@ class ErrorFacts:
     rms_ulp: float
     max_ulp: float
     class_changes: int = 0
-    zero_changes: int = 0
     finite_lost: int = 0
     finite_gained: int = 0
 
@@ -54,11 +53,6 @@ class ErrorFacts:
     @property
     def max_limit(self) -> float:
         return max(MAX_SLACK * self.eager_max, MAX_ULP * self.max_ulp)
-
-    @property
-    def no_worse(self) -> bool:
-        """Whether the fused error is within the bounds above eager's."""
-        return self.fused_rms <= self.rms_limit and self.fused_max <= self.max_limit
 
 
 def rounding_points(g: Graph, nodes: Collection[str]) -> tuple[str, ...]:

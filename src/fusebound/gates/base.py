@@ -173,7 +173,6 @@ class Facts:
     expected_calls: int = 1000
     policy: str = "tile"
     rules: Rules = NO_RULES
-    threshold_us: float = 0.0
     growing: bool = False
     copies: int = 1
     simulated: Mapping[frozenset[str], ErrorFacts] = field(default_factory=dict[frozenset[str], ErrorFacts])

@@ -82,7 +82,7 @@ def measure(c: Candidate, facts: Facts) -> Gain:
 
 
 def check(c: Candidate, facts: Facts) -> Verdict:
-    """Pass when ΔT exceeds the threshold; the code names the part that turned the balance.
+    """Pass when ΔT is positive; the code names the part that turned the balance.
 
     A finished group (`c.b` empty) is held against its operators run one by one.
     """
@@ -91,7 +91,7 @@ def check(c: Candidate, facts: Facts) -> Verdict:
     slower = _slower(c, facts, evidence)
     if slower is not None:
         return slower
-    if gain.delta > facts.threshold_us:
+    if gain.delta > 0:
         time = f"{figure(gain.delta)} µs per call{_launches_only(c, gain)}"
         refused = isinstance(c.space, Refusal)
         text = f"would save {time} if it were one kernel" if refused else f"saves {time}"
@@ -112,9 +112,9 @@ def _launches_only(c: Candidate, gain: Gain) -> str:
 
 def _worth_measuring(c: Candidate, facts: Facts, gain: Gain) -> bool:
     """Whether a predicted loss is inside the model's error, on a machine that can measure it."""
-    if facts.target.kind != "cpu" or facts.measured.get(c.nodes) or gain.saved > facts.threshold_us:
+    if facts.target.kind != "cpu" or facts.measured.get(c.nodes) or gain.saved > 0:
         return False
-    return gain.delta + gain.uncertainty > facts.threshold_us
+    return gain.delta + gain.uncertainty > 0
 
 
 def _whole(c: Candidate, facts: Facts) -> Gain:
@@ -152,15 +152,15 @@ def _slower(c: Candidate, facts: Facts, evidence: tuple[Evidence, ...]) -> Verdi
 
 def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, ...]) -> Verdict:
     names = _names(c)
-    if gain.saved > facts.threshold_us:
-        calls = floor(gain.compile * facts.expected_calls / max(gain.saved - facts.threshold_us, 1e-9)) + 1
+    if gain.saved > 0:
+        calls = floor(gain.compile * facts.expected_calls / max(gain.saved, 1e-9)) + 1
         text = (
             f"compiling a kernel for {names} costs {figure(gain.compile)} µs per call over "
             f"{facts.expected_calls} expected calls (in each of {CACHED_RUNS} runs that find it cached) "
             f"and saves {figure(gain.saved)} µs"
         )
         return Verdict(GATE, "fail", "F403", text, (), evidence, f"expect at least {calls} calls")
-    if gain.saved + gain.overlap > facts.threshold_us:
+    if gain.saved + gain.overlap > 0:
         text = (
             f"{names} fill a part of {facts.target.name} each and run side by side on two streams; "
             f"one kernel would lose {figure(gain.overlap)} µs of overlap and save "
@@ -168,18 +168,16 @@ def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, .
         )
         flip = "give each operator enough elements to fill the device"
         return Verdict(GATE, "fail", "F402", text, (), evidence, flip)
-    if gain.saved + gain.recompute > facts.threshold_us:
+    if gain.saved + gain.recompute > 0:
         text = (
             f"one kernel for {names} would evaluate the smaller operand again for every row it is broadcast "
             f"to: {figure(gain.recompute)} µs, to save {figure(gain.saved + gain.recompute)} µs"
         )
         flip = "keep the small result in memory, or broadcast over fewer rows"
         return Verdict(GATE, "fail", "F404", text, (), evidence, flip)
-    short = facts.threshold_us - gain.delta
-    text = f"fusing {names} would cost {figure(-gain.delta)} µs per call"
-    return Verdict(
-        GATE, "fail", "F401", text, (), evidence, f"a saving larger by {figure(short)} µs per call"
-    )
+    loss = f"{figure(-gain.delta)} µs per call"
+    text = f"fusing {names} would cost {loss}"
+    return Verdict(GATE, "fail", "F401", text, (), evidence, f"a saving larger by {loss}")
 
 
 def _names(c: Candidate) -> str:
@@ -233,5 +231,5 @@ def _evidence(c: Candidate, facts: Facts, gain: Gain) -> tuple[Evidence, ...]:
         Evidence("T_spill", gain.spill, unit="µs"),
         Evidence("T_overlap", gain.overlap, unit="µs"),
         Evidence("T_compile per call", gain.compile, unit="µs"),
-        Evidence.bound("ΔT", gain.delta, facts.threshold_us, "µs", ">"),
+        Evidence.bound("ΔT", gain.delta, 0.0, "µs", ">"),
     )
