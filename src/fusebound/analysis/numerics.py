@@ -28,9 +28,9 @@ class ErrorFacts:
 
     `difference` is what lies between eager and fused. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP
     of the element with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong
-    in the fused result and right in eager's. `finite_lost` of them are finite in eager; `finite_gained` counts the other
-    direction, over all data sets: finite in the fused result, as in float64, and not in eager's, whose intermediate
-    overflows. `data` names the data set.
+    in the fused result and right in eager's, `finite_lost` those of them that are finite in eager. `finite_gained`
+    counts the other direction, over all data sets: finite in the fused result, as in float64, and not in eager's, whose
+    intermediate overflows. `data` names the data set.
     """
 
     output: str
