@@ -22,8 +22,20 @@ def must_run(node: torch.fx.Node) -> bool:
 
     Bounds of sizes that operators return hold always, and equal sizes are what the operators themselves ask for.
     """
+    test = _tested(node)
+    return test is not None and not is_equality(node) and _reads(test)
+
+
+def is_equality(node: torch.fx.Node) -> bool:
+    """Whether a node is a check that two numbers are equal: sizes that tracing takes for equal eager may broadcast."""
+    test = _tested(node)
+    return test is not None and test.target is operator.eq
+
+
+def _tested(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What a check asserts, where that is computed."""
     test = node.args[0] if node.target is _ASSERT else None
-    return isinstance(test, torch.fx.Node) and test.target is not operator.eq and _reads(test)
+    return test if isinstance(test, torch.fx.Node) else None
 
 
 def _reads(node: torch.fx.Node) -> bool:
@@ -53,12 +65,8 @@ def check_sizes(module: torch.fx.GraphModule) -> None:
 def _assumed(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, int]]:
     """Numbers that are asserted to be one constant, and known to be from then on."""
     for node in graph.nodes:
-        test = node.args[0] if node.target is _ASSERT else None
-        if (
-            isinstance(test, torch.fx.Node)
-            and test.target is operator.eq
-            and str(test.meta.get("val")) == "True"
-        ):
+        test = _tested(node)
+        if test is not None and is_equality(node) and str(test.meta.get("val")) == "True":
             found, number = test.args
             if isinstance(found, torch.fx.Node) and isinstance(number, int):
                 yield found, number

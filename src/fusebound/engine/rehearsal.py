@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 import torch
 from torch.export.graph_signature import OutputKind
+from torch.fx import Interpreter, Node
 
+from fusebound.capture.checks import is_equality
 from fusebound.capture.torch import Captured
 from fusebound.ir.graph import Ref
 from fusebound.verify.call import Leaf, bind, program_of
@@ -75,9 +77,16 @@ def _observed(leaves: Sequence[Leaf], run: Callable[[Copier], list[Any]]) -> lis
 
 def _framework(captured: Captured, leaves: Sequence[Leaf], copy: Copier) -> list[Any]:
     program = program_of(captured)
-    returned = program.graph_module(*(copy(leaf.value) for leaf in leaves))
+    returned = _Traced(program.graph_module).run(*(copy(leaf.value) for leaf in leaves))
     specs = program.graph_signature.output_specs
     return [r for r, s in zip(returned, specs, strict=True) if s.kind == OutputKind.USER_OUTPUT]
+
+
+class _Traced(Interpreter):
+    """The traced program without its checks that sizes are equal: operators ask for that themselves, or broadcast."""
+
+    def run_node(self, n: Node) -> Any:
+        return None if is_equality(n) else super().run_node(n)
 
 
 def _fused(

@@ -30,7 +30,6 @@ from fusebound.runtime.steps import (
     Switches,
     framework_step,
     kernel_step,
-    raising_step,
     restride,
     same_layout,
 )
@@ -88,8 +87,6 @@ class Executable:
         for group in plan.groups:
             if group.id in kernels:
                 step = kernel_step(graph, kernels[group.id], self._slot, direct, switches or self)
-                if kernels[group.id].flags:
-                    step = raising_step(step, partial(self._apart_of, group))
             elif (c := control(graph, op := graph.user[group.users[0]])) is not None:
                 step = control_step(op, c, graph, self._slot, self._bodies)
             elif self.counted_draws and counted(graph, graph.user[group.users[0]]):
@@ -213,11 +210,29 @@ class Executable:
     def run_plain(self, inputs: Sequence[Any]) -> list[Any]:
         """`run` for a caller who has checked the inputs and knows that autograd records nothing."""
         env = self._start(inputs)
-        for step, drop in self._program:
-            step(env)
-            for i in drop:
-                env[i] = None
+        done = 0
+        try:
+            for step, drop in self._program:
+                step(env)
+                for i in drop:
+                    env[i] = None
+                done += 1
+        except Exception:
+            self._raise_first(done, env)
+            raise
         return self._finish(env)
+
+    def _raise_first(self, done: int, env: list[Any]) -> None:
+        """Run what has not run yet in the user's order, kernels' operators through the framework, and so raise what
+        eager raises first, in eager's words."""
+        raised, *later = self._steps[done:]
+        boundaries = {g.users[0]: step for g, step in later if not g.is_kernel}
+        left = {u for g, _ in (raised, *later) for u in g.users}
+        for op in self.captured.graph.user_ops:
+            if op.name in raised[0].users and not raised[0].is_kernel:
+                return
+            if op.name in left:
+                (boundaries.get(op.name) or self._as_operator(op))(env)
 
     def watched(self, inputs: Sequence[Any], see: Callable[[Group, Mapping[str, Any]], None]) -> list[Any]:
         """`run_plain` that shows the values of every group, by id, as its step has left them."""
@@ -258,8 +273,8 @@ class Executable:
             draws = any(counted(graph, graph.user[u]) for u in group.users)
             written = any(v in self._direct_values for v in group.outputs)
             if group.is_kernel and not draws and not written:
-                scratch = list(env)
-                yield group.id, partial(step, env), partial(_run_all, self._apart_of(group), scratch)
+                operators = [self._as_operator(graph.user[u]) for u in group.users]
+                yield group.id, partial(step, env), partial(_run_all, operators, list(env))
             if (c := control(graph, graph.user[group.users[0]])) is not None:
                 for name, operands in entered(c, self._slot, env, self._bodies):
                     yield from self._nested[name].duels(operands)
@@ -267,10 +282,9 @@ class Executable:
             for i in drop:
                 env[i] = None
 
-    def _apart_of(self, group: Group) -> list[Step]:
-        """The operators of a group through the framework."""
-        graph = self.captured.graph
-        return [framework_step(graph, graph.user[u], self._slot, self.captured) for u in group.users]
+    def _as_operator(self, op: UserOp) -> Step:
+        """An operator of a kernel through the framework."""
+        return framework_step(self.captured.graph, op, self._slot, self.captured)
 
     def _start(self, inputs: Sequence[Any]) -> list[Any]:
         env: list[Any] = [None] * len(self._slot)

@@ -81,21 +81,6 @@ def kernel_step(
     return step
 
 
-def raising_step(step: Step, apart: Callable[[], Sequence[Step]]) -> Step:
-    """A kernel that may refuse its operands: its operators, run `apart` on the same ones through the framework, raise
-    what eager raises."""
-
-    def run(env: list[Any]) -> None:
-        try:
-            step(env)
-        except (IndexError, RuntimeError):
-            for operator in apart():
-                operator(env)
-            raise
-
-    return run
-
-
 def _by_memory(known: Launch, fresh: Launch, reads: int) -> Launch:
     """Run `fresh` where an output lies in memory that this step has not written before, else `known`.
 

@@ -74,6 +74,16 @@ def test_other_layouts_are_named(other: Fn, words: str, only_layout: bool) -> No
     assert found is not None and words in found.text and found.only_layout == only_layout
 
 
+def test_sizes_that_tracing_takes_for_equal_may_be_broadcast() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = x.unique()
+        return torch.zeros_like(found[1:]) + found, y.exp() + 1
+
+    compiled = CompiledFunction(f, FUSED)
+    none, _ = compiled(torch.ones(()), torch.ones(3))
+    assert none.shape == (0,) and compiled.executable is not None
+
+
 def test_nothing_of_the_users_changes_or_runs_again() -> None:
     module = Rebinds()
     x, y = torch.randn(4, 5), torch.randn(4, 5)

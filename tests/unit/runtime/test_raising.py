@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 
 from fusebound.engine.compile import Options, compile
 
+FUSED = Options(contest=False, expected_calls=10**9, hardware="cpu-avx512")
 X = torch.arange(12.0).reshape(3, 4)
 FAR = torch.tensor([0, 7])
 CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[Any, ...], tuple[Any, ...]]] = {
@@ -31,15 +33,38 @@ def test_the_exception_is_eager_s(name: str) -> None:
     def twice(*args: torch.Tensor) -> torch.Tensor:
         return fn(*args).neg().neg()
 
-    compiled = compile(twice, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    compiled = compile(twice, FUSED)
     compiled(*right)
     assert compiled.executable is not None and len(compiled.executable.kernels) == 1
     assert name == "probability" or any(k.flags for k in compiled.executable.kernels)
-    with pytest.raises(Exception) as eager:
-        twice(*wrong)
-    with pytest.raises(type(eager.value)) as ours:
-        compiled(*wrong)
-    assert type(ours.value) is type(eager.value) and str(ours.value) == str(eager.value)
+    refuse_alike(compiled, twice, wrong)
+
+
+def refuse_alike(compiled: Callable[..., Any], eager: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    with pytest.raises(Exception) as theirs:
+        eager(*args)
+    with pytest.raises(type(theirs.value)) as ours:
+        compiled(*args)
+    assert type(ours.value) is type(theirs.value) and str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("contest", [False, True])
+def test_of_several_the_first_in_the_user_s_order_raises(contest: bool) -> None:
+    def f(x: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a = x.abs().gather(0, i)
+        b = F.embedding(j, x)
+        return b.neg().exp(), (a + 1).relu()
+
+    i, j = torch.zeros(2, 4, dtype=torch.int64), torch.tensor([0, 1])
+    compiled = compile(f, FUSED if not contest else replace(FUSED, contest=True))
+    refuse_alike(compiled, f, (X, i + 7, j + 7))
+    if not contest:
+        compiled(X, i, j)
+        assert compiled.plan is not None
+        order = [u for g in compiled.plan.groups for u in g.users]
+        assert order.index("embedding") < order.index("gather"), "the plan has them the other way round"
+    for given in ((i + 7, j + 7), (i, j + 7), (i + 7, j)):
+        refuse_alike(compiled, f, (X, *given))
 
 
 def test_a_kernel_that_raises_writes_into_no_input() -> None:
@@ -47,7 +72,7 @@ def test_a_kernel_that_raises_writes_into_no_input() -> None:
         return x.add_(w[i]).neg()
 
     x, w = torch.zeros(2, 4), X.clone()
-    compiled = compile(f, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    compiled = compile(f, FUSED)
     compiled(x, w, FAR * 0)
     x.zero_()
     with pytest.raises(IndexError):
