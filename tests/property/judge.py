@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.property.luck import is_luck
 from tests.property.programs import Program as Source
 from tests.property.unread import raises_unread
 
@@ -34,9 +35,6 @@ FOREVER = 10**9
 SPECIAL = "special values"
 LAST_BITS = 2.0**10
 """ULP at an output's rms that ten steps in float64 may lose to each other by cancelling."""
-
-SETTLED, DRAWS = 256, 64
-"""Elements from which on one draw says how exact an output is, and draws that are taken together where it has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +107,6 @@ def worse(source: Source, captured: Captured, exe: Executable, args: tuple[Any, 
         if not (blind and c.dtype == "float64" and c.verdict == "worse" and c.apart.ulps <= LAST_BITS)
     ]  # fmt: skip
     return found.summary() if wrong or found.faults else ""
-
-
-def is_luck(source: Source, captured: Captured, exe: Executable, values: int) -> bool:
-    """Whether outputs of few elements are no worse than eager's once some more draws are added to them. (Over three
-    values that are nearly equal, `layer_norm` makes an error of any size of a rounding.)"""
-    pooled: dict[str, Errors] = {}
-    for drawn in range(values, values + DRAWS):
-        args, kwargs = own_copies(captured, source.arguments(drawn), {})
-        run = Program(exe, source.function, captured, args, kwargs, bind(captured, args, kwargs))
-        found = run.judge(run.eager(0), run.fused(0), 0)
-        if found.faults:
-            return False
-        for o in found.outputs:
-            if drawn == values and not rule(o.errors).ok and o.errors.whole.count >= SETTLED:
-                return False
-            pooled[o.name] = pooled[o.name].merged(o.errors) if o.name in pooled else o.errors
-    return all(rule(errors).ok for errors in pooled.values())
 
 
 def only_signs(errors: Errors) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.property.draft import draw
-from tests.property.judge import FOREVER, PLANNED_FOR, differs, is_luck, plain, worse
+from tests.property.judge import FOREVER, PLANNED_FOR, differs, plain, worse
+from tests.property.luck import is_luck
 
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
