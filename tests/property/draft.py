@@ -13,8 +13,8 @@ from tests.property import steps
 from tests.property.graphs import FLOATS, INTEGERS
 from tests.property.programs import MOST, UNFIT, Given, Names, Program, Unfit, integral, run
 
-SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64)
-"""None, one, primes, the vector's width and its neighbours."""
+SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 64)
+"""None, one, primes, the vectors' widths and their neighbours."""
 SLICES = (":", "1:", ":-1", "::2", "1::3", "0", "-1", "...", ":1", "2:5")
 
 
@@ -93,7 +93,7 @@ class _Draft:
 
     def drawn(self) -> tuple[str, str]:
         """A class of operators, and a line of it."""
-        tables = (steps.EXACT,) if self.exact else (steps.EXACT, steps.REAL)
+        tables = (steps.EXACT, steps.INTEGRAL if self.exact else steps.REAL)
         kinds = [k for k in steps.WEIGHTS if any(k in t for t in tables)]
         (kind,) = self.random.choices(kinds, [steps.WEIGHTS[k] for k in kinds])
         return kind, self.random.choice([line for t in tables for line in t.get(kind, ())])
@@ -153,8 +153,10 @@ class _Holes(dict[str, Any]):
         return self.random.choice(alike if alike and self.random.random() < 0.7 else found)
 
     def _a(self) -> str:
-        """Among real numbers a floating one: of two values, 0 and 1, an error is luck."""
-        names = [n for n, v in self.draft.names.items() if self.draft.exact or v.is_floating_point()]
+        """Among real numbers mostly a floating one: integers there come from comparisons, and programs of integers have
+        every type."""
+        anything = self.draft.exact or self.random.random() < 0.2
+        names = [n for n, v in self.draft.names.items() if anything or v.is_floating_point()]
         return self.random.choice(names[-4:] if self.random.random() < 0.6 else names)
 
     def _b(self) -> str:

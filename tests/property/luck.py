@@ -29,7 +29,7 @@ def is_luck(source: Source, captured: Captured, exe: Executable, values: int) ->
     theirs = run.eager(0)
     found = run.judge(theirs, run.fused(0), 0)
     numbers = _different(run, theirs)
-    fewest = min(numbers[o.name] for o in found.outputs if not rule(o.errors).ok)
+    fewest = min((numbers[o.name] for o in found.outputs if not rule(o.errors).ok), default=1)
     if fewest >= SETTLED:
         return False
     pooled = {o.name: o.errors for o in found.outputs}

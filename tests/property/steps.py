@@ -46,9 +46,9 @@ EXACT: dict[str, tuple[str, ...]] = {
     ),
     "boundary": (
         "{a}.cumsum({d})", "{a}.sort({d})[0]", "{a}.cummax({d})[0]", "{a}.nonzero()", "{a}[{m}]",
-        "{a}.sign().unique()", "{a} @ {a}.mT", "{a}.index_add({d}, {i}, {a}.index_select({d}, {i}))",
+        "{a} @ {a}.mT", "{a}.index_add({d}, {i}, {a}.index_select({d}, {i}))",
         "{a}.scatter({d}, {j}, {k})", "{a}.topk(1, {d})[0]", "{a}.index_fill({d}, {i}, {k})",
-        "{a}.median({d})[0]",
+        "{a}.median({d})[0]", "{a}.scatter_add({d}, {j}, torch.ones_like({j}, dtype={a}.dtype))",
     ),
     "in place": (
         "{a}.add_({b})", "{a}.sub_({b})", "{a}.mul_({k})", "{a} += {b}", "{a} *= {k}", "{a}.copy_({b})",
@@ -62,6 +62,11 @@ EXACT: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """Lines whose results are exact on small integers, in whatever order they are computed."""
+
+INTEGRAL: dict[str, tuple[str, ...]] = {
+    "boundary": ("{a}.unique()", "{a}.unique(return_counts=True)[1]", "{a}.unique(dim={d})"),
+}
+"""Further lines, for programs over integers: how many values differ, and so the size, hangs on the last bit."""
 
 REAL: dict[str, tuple[str, ...]] = {
     "pointwise": (
@@ -90,7 +95,7 @@ REAL: dict[str, tuple[str, ...]] = {
         "torch.rand({a}.shape)", "torch.bernoulli({a}.sigmoid())", "torch.randint_like({a}, 5)",
     ),
     "boundary": (
-        "{a} @ {c}.mT", "{a}.cumprod({d})", "F.linear({a}, {c})", "{a}.logcumsumexp({d})",
+        "{a}.sign().unique()", "{a} @ {c}.mT", "{a}.cumprod({d})", "F.linear({a}, {c})", "{a}.logcumsumexp({d})",
         "torch.cdist({a}, {c})",
     ),
     "in place": (
