@@ -9,7 +9,7 @@ so that LLVM's parser sees well-typed text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from fusebound.codegen.llvm_types import elem, lanes, literal, mangle, mask_type, vec
@@ -19,10 +19,12 @@ from fusebound.ir.ops import FAULTS, Fault
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """A value of the function: `name` is operand text (a register or a constant), `type` its LLVM type."""
+    """A value of the function: `name` is operand text (a register or a constant), `type` its LLVM type. `exact` is what
+    a constant was before it was rounded to the type."""
 
     name: str
     type: str
+    exact: float | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.type} {self.name}"
@@ -93,7 +95,7 @@ class Fn:
 
     def const(self, value: float | int | bool, type: str) -> Reg:
         """A constant, exact (floats as bits of the value rounded to the type); vectors are splats."""
-        return Reg(literal(value, type), type)
+        return Reg(literal(value, type), type, float(value) if elem(type)[0] != "i" else None)
 
     def like(self, value: float | int | bool, reg: Reg) -> Reg:
         """A constant of `reg`'s type."""
@@ -150,7 +152,7 @@ class Fn:
     def splat(self, scalar: Reg, count: int) -> Reg:
         """The vector that holds `scalar` in each of its `count` lanes; a constant stays one."""
         if not scalar.name.startswith(("%", "poison")):
-            return Reg(f"splat ({scalar})", vec(scalar.type, count))
+            return Reg(f"splat ({scalar})", vec(scalar.type, count), scalar.exact)
         first = self.insert(self.undef(vec(scalar.type, count)), scalar, 0)
         return self.shuffle(first, first, [0] * count)
 
@@ -164,7 +166,7 @@ class Fn:
     def extract(self, vector: Reg, lane: int | Reg) -> Reg:
         """One lane as a scalar; of a constant, a constant."""
         if vector.name.startswith("splat ("):
-            return Reg(vector.name[len("splat (") : -1].split(" ", 1)[1], elem(vector.type))
+            return Reg(vector.name[len("splat (") : -1].split(" ", 1)[1], elem(vector.type), vector.exact)
         at = f"i32 {lane}" if isinstance(lane, int) else str(lane)
         return self.emit(f"extractelement {vector}, {at}", elem(vector.type))
 

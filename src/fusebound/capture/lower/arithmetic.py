@@ -173,7 +173,7 @@ def _power(c: Ctx, x: T, exponent: Number) -> T:
         case -2:
             return c("reciprocal", x * x)
         case _:
-            return c("pow", x, exponent)
+            return c("pow", x, c.unrounded(exponent, x.dtype) if x.dtype == torch.float32 else exponent)
 
 
 @lowering("aten.pow.Tensor_Tensor")

@@ -145,6 +145,10 @@ class Ctx:
             value = int(value)
         return T(self.builder.const(value, dtype_name(dtype)), self)
 
+    def unrounded(self, value: Number, dtype: torch.dtype) -> T:
+        """A 0-d constant of a floating type with all the digits of the Python number."""
+        return T(self.builder.const(float(value), dtype_name(dtype)), self)
+
     def full(self, value: Number, shape: Sequence[int], dtype: torch.dtype) -> T:
         return self.expand(self.const(value, dtype), shape)
 

@@ -22,7 +22,8 @@ from fusebound.codegen.math.logarithm import SQRT_HALF_BITS_64
 
 
 def pow(fn: Fn, x: Reg, y: Reg) -> Reg:
-    """x ** y. The constant exponents that eager treats apart are products, roots and quotients here too."""
+    """x ** y. The constant exponents that eager treats apart are products, roots and quotients here too; another one
+    keeps the digits that float32 does not hold, as it does in eager's loop over single elements."""
     return _constant_exponent(fn, x, y) or (
         sleef.call(fn, "pow", x, y) if elem(x.type) == "double" else _general(fn, x, y)
     )
@@ -50,7 +51,8 @@ def _constant_exponent(fn: Fn, x: Reg, y: Reg) -> Reg | None:
 def _general(fn: Fn, x: Reg, y: Reg) -> Reg:
     double = with_elem(x.type, "double")
     base = fn.cast("fpext", fabs(fn, x), double)
-    exponent = fn.op("fmul", fn.cast("fpext", y, double), _log2(fn, base))
+    wide = fn.cast("fpext", y, double) if y.exact is None else fn.const(y.exact, double)
+    exponent = fn.op("fmul", wide, _log2(fn, base))
     exponent = at_least(fn, at_most(fn, exponent, 200.0), -200.0)  # float32 ends at 2^128 and 2^-150
     bits, n = rounded_product(fn, exponent, 1.0)
     fraction = fn.op("fsub", exponent, n)
