@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fusebound.analysis.numerics import MAX_SLACK, MAX_ULP
+
 GAINED = "finiteness gained"
 NO_WORSE = "other than eager's, no worse"
 KINDS = {
@@ -20,7 +22,7 @@ KINDS = {
     "not finite, hidden": "finite where eager and fp64 are not",
     "another infinity or NaN": "not finite, and neither eager's class nor fp64's",
     "signed zero": "a zero whose sign is neither eager's nor fp64's",
-    "subnormal lost": "zero where fp64 is subnormal, by more than 4 of its steps, and eager is nearer fp64 than half",
+    "subnormal lost": "zero where fp64 is subnormal, by more than 4 of its steps and twice eager's errors on such",
     "another value": "an integer that is not eager's, where fp64 and eager agree",
 }
 """Every kind and what it means; the first two are allowed."""
@@ -92,19 +94,16 @@ def _zeros(
 def _flushed(
     fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Beside larger elements the size of such an error says nothing.
-
-    Nor where eager itself is more than half the number away: that is a rounding in steps, magnified by a later
-    product (a norm's, by 316 at its ε).
+    """The bound on the largest error, over the subnormal numbers alone: beside larger elements an error of their size
+    says nothing. Where eager has lost one itself, that is no measure for the others.
     """
     lost = (fused == 0) & (nearest != 0) & (eager != 0)
     if bool(lost.any()):
-        info = torch.finfo(dtype)
-        few = 4 * info.smallest_normal * info.eps
-        size = nearest.abs()
-        lost &= (size > few) & (size < info.smallest_normal)
-        lost &= (eager - nearest).abs() <= (size / 2).clamp(max=few)
-        yield "subnormal lost", lost
+        info, size = torch.finfo(dtype), nearest.abs()
+        kept = (nearest != 0) & (size < info.smallest_normal) & (eager != 0) & eager.isfinite()
+        error = torch.where(kept, (eager - nearest).abs(), 0.0).amax()
+        few = MAX_ULP * info.smallest_normal * info.eps
+        yield "subnormal lost", lost & kept & (size > (MAX_SLACK * error).clamp(min=few))
 
 
 def merged(a: tuple[ClassChange, ...], b: tuple[ClassChange, ...]) -> tuple[ClassChange, ...]:

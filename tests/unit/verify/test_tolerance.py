@@ -103,6 +103,7 @@ def test_a_tail_is_judged_alone() -> None:
         (0.0, 4e-45, 4e-45, None, True),
         (0.0, 1.26e-44, 7.4e-45, None, True),
         (0.0, 1.26e-44, 1.1e-44, "subnormal lost", False),
+        (0.0, 2.3966e-39, 2.3967e-39, "subnormal lost", False),
         (math.inf, 3e38, math.nan, "another infinity or NaN", False),
     ],
 )
@@ -117,6 +118,18 @@ def test_classes_are_the_reference_s_or_eager_s(
     assert found.verdict == "class changed" or ok
     if kind == GAINED:
         assert found.verdict == "nearer fp64" and rule(errors, numerics="eager").verdict == "class changed"
+
+
+@pytest.mark.parametrize(("neighbour", "kinds"), [(99, []), (101, ["subnormal lost"])])
+def test_a_lost_subnormal_is_held_against_eagers_error_on_subnormals(
+    neighbour: int, kinds: list[str]
+) -> None:
+    """Of 100 steps, where eager is right beside one of 150 that it has as `neighbour` steps."""
+    step = 2.0**-149
+    exact = torch.tensor([100 * step, 150 * step, 1.0, 150 * step], dtype=torch.float64)
+    eager = torch.tensor([100 * step, neighbour * step, 1.25, math.nan])
+    errors = measure(torch.tensor([0.0, 150 * step, 1.0, math.nan]), eager, Exact(exact))
+    assert [c.kind for c in errors.changes] == kinds
 
 
 def test_three_gaps_in_three_units() -> None:
