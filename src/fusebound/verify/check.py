@@ -10,17 +10,18 @@ from typing import Any
 from fusebound.analysis.tau import Tau
 from fusebound.plan.plan import Plan
 from fusebound.verify import coverage
+from fusebound.verify.alone import worst
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, tensors
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
 from fusebound.verify.held import Held, held
 from fusebound.verify.inputs import (
     AS_A_WHOLE,
-    BY_PLACE,
     EXACT,
     GIVEN,
     LIKE,
     PLAIN,
+    RARE,
     SPECIAL_SETS,
     fill,
     floats,
@@ -32,13 +33,16 @@ from fusebound.verify.layouts import CALLS, EXPANDED, OVERLAPPING, level, overla
 from fusebound.verify.program import Comparison, Outcome, Program, own_copies
 from fusebound.verify.repeat import Repeats, repeat
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
-from fusebound.verify.tolerance import Ruling, rule
+from fusebound.verify.tolerance import Ruling, rule, share
 
 _SMALL = 256
 """Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
 _PLACES = 4096
-"""The same for sets that put something into few places."""
-_DRAWS, _CONFIRM = 4, 8
+"""The same for the sets `RARE`."""
+_DRAWS, _MORE, _CONFIRM, _MOST = 4, 8, 12, 64
+"""Draws of a small output, of one in a rare set, those added where one is, or almost is, worse, and the most."""
+_ALMOST, _ALMOST_ALONE = 0.85, 0.45
+"""Shares of what all draws and what one may be off from which on more are made."""
 _SEARCH = 8
 """Draws in search of values that take another branch."""
 
@@ -149,24 +153,27 @@ class _Judge:
                 break
             draw = self._draw(LIKE, number, self._program)
             if draw is not None and coverage.missed(exe) != before:
-                self._checks.extend(self._judged(LIKE, [draw], self._program))
+                self._checks.extend(self._judged(LIKE, [draw], self._program)[0])
         self._notes.update({f"{name} ran on none of these values": None for name in coverage.missed(exe)})
 
     def _compared(self, kind: str, program: Program) -> list[OutputCheck]:
-        """Small outputs over several draws, and once more where one seems worse."""
+        """Small outputs over several draws, and over more where one is worse, or almost."""
         draws = [self._draw(kind, 0, program)]
         if draws[0] is None:
             return []
-        most, times = (_PLACES, _CONFIRM) if kind in (*BY_PLACE, *EXACT) else (_SMALL, _DRAWS)
-        small = kind != GIVEN and any(c.numel < most for c in draws[0].outputs)
+        few, times = (_PLACES, _MORE) if kind in RARE else (_SMALL, _DRAWS)
+        small = kind != GIVEN and any(c.numel < few for c in draws[0].outputs)
         draws += [self._draw(kind, i, program) for i in range(1, times)] if small else []
-        checks = self._judged(kind, [d for d in draws if d], program)
+        checks, almost = self._judged(kind, draws, program)
         if any(c.verdict == "worse" and program.held.of(c.output) is None for c in checks):
             more = LIKE if kind == GIVEN else kind
             draws += [self._draw(more, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
-            checks = self._judged(kind, [d for d in draws if d], program)
+            checks, almost = self._judged(kind, draws, program)
+        while small and almost and len(draws) < _MOST:
+            draws += [self._draw(kind, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
+            checks, almost = self._judged(kind, draws, program)
         if kind in EXACT:
-            alone = (c for d in draws if d for c in self._judged(kind, [d], program))
+            alone = (c for d in draws if d for c in self._judged(kind, [d], program)[0])
             checks += [c for c in alone if c.eager.rms == 0 and not c.ok]
         return checks
 
@@ -224,22 +231,30 @@ class _Judge:
         if found.raised:
             self._raised.append(f"{found.raised}{where}")
 
-    def _judged(self, kind: str, draws: Sequence[Comparison], program: Program) -> list[OutputCheck]:
-        first = draws[0]
-        same = [d for d in draws if [o.name for o in d.outputs] == [o.name for o in first.outputs]]
+    def _judged(
+        self, kind: str, draws: Sequence[Comparison | None], program: Program
+    ) -> tuple[list[OutputCheck], bool]:
+        """The outputs over all draws that have the outputs of the first, whether one is almost worse than eager."""
+        made = [d for d in draws if d]
+        names = [o.name for o in made[0].outputs]
+        same = [d for d in made if [o.name for o in d.outputs] == names]
         checks: list[OutputCheck] = []
-        for i, output in enumerate(first.outputs):
-            errors = pooled(d.outputs[i].errors for d in same)
+        almost = False
+        for i, output in enumerate(same[0].outputs):
+            errors = [d.outputs[i].errors for d in same]
+            whole, tau, together = pooled(errors), program.held.of(output.name), 1
             if kind in AS_A_WHOLE:
-                errors = replace(errors, parts=errors.parts[:1])
+                whole, together = replace(whole, parts=whole.parts[:1]), max((output.shape or (1,))[-1], 1)
             ruling = rule(
-                errors,
-                tau=program.held.of(output.name),
-                numerics=self._numerics,
-                transcendentals=self._program.transcendentals,
+                whole, tau=tau, numerics=self._numerics, transcendentals=self._program.transcendentals
             )
-            checks.append(_check(kind, output.name, output.shape, errors, ruling))
-        return checks
+            if ruling.ok and tau is None and self._numerics == "accurate":
+                single, text = worst(errors, together)
+                almost |= single > _ALMOST_ALONE or share(whole) > _ALMOST
+                if single > 1:
+                    ruling = Ruling("worse", text)
+            checks.append(_check(kind, output.name, output.shape, whole, ruling))
+        return checks, almost and all(c.ok for c in checks)
 
     def result(self, repeats: Repeats, poisoned: bool, seconds: float) -> VerifyResult:
         """Everything found. A set of which some draws were judged and others not is judged, with a note."""

@@ -17,7 +17,8 @@ GAINED = "finiteness gained"
 NO_WORSE = "other than eager's, no worse"
 KINDS = {
     GAINED: "finite, as fp64, where eager is not",
-    NO_WORSE: "fp64's class where eager has another, or not finite where eager is not finite either and fp64 is",
+    NO_WORSE: "fp64's class where eager has another; not finite where eager is not either and fp64 is; an infinity"
+    " where eager has NaN and fp64 the other one",
     "finiteness lost": "not finite where eager and fp64 are",
     "not finite, hidden": "finite where eager and fp64 are not",
     "another infinity or NaN": "not finite, and neither eager's class nor fp64's",
@@ -68,7 +69,7 @@ def _classes(
     yield "finiteness lost", differs & (theirs == 0) & (true == 0)
     yield "not finite, hidden", differs & (mine == 0) & (true != 0)
     rest = differs & (mine != 0) & ~((theirs == 0) & (true == 0))
-    allowed = (mine == true) | (true == 0)
+    allowed = (mine == true) | (true == 0) | ((theirs == 3) & (true != 3) & (mine != 3))
     yield NO_WORSE, rest & allowed
     yield "another infinity or NaN", rest & ~allowed
 

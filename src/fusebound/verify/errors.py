@@ -65,6 +65,7 @@ class Part:
     eager: Gap = Gap()
     apart: Gap = Gap()
     value_squares: float = 0.0
+    value_fourths: float = 0.0
     excess: float = 0.0
 
     def merged(self, other: Part) -> Part:
@@ -76,6 +77,7 @@ class Part:
             self.eager.merged(other.eager),
             self.apart.merged(other.apart),
             self.value_squares + other.value_squares,
+            self.value_fourths + other.value_fourths,
             max(self.excess, other.excess),
         )
 
@@ -86,6 +88,14 @@ class Part:
     @property
     def value_rms(self) -> float:
         return math.sqrt(self.value_squares / self.count) if self.count else 0.0
+
+    @property
+    def weighty(self) -> float:
+        """How many elements the rms hangs on, (Σv²)²/Σv⁴: all of equal ones, 1 where one is far above the others."""
+        known = 0 < self.value_fourths < math.inf
+        return (
+            self.value_squares * (self.value_squares / self.value_fourths) if known else float(self.count > 0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +255,7 @@ def _piece(
     f_error, e_error = f - exact, e - exact
     if rest is not None:
         f_error, e_error = f_error - rest, e_error - rest
-    unit = ulp(exact, dtype)
+    unit, squares = ulp(exact, dtype), exact.square()
     f_gap = _gap(f_error.abs_(), unit, dtype)
     part = Part(
         name,
@@ -253,7 +263,8 @@ def _piece(
         f_gap,
         f_gap if equal else _gap(e_error.abs_(), unit, dtype),
         Gap() if equal else _gap((f - e).abs_(), unit, dtype),
-        float(exact.square().sum()),
+        float(squares.sum()),
+        float(squares.square_().sum()),
         _top(f_error[f_error > MAX_ULP * unit.clamp_(min=floor)]),
     )
     changes = tuple(ClassChange(kind, int(mask.sum())) for kind, mask in found)

@@ -14,8 +14,8 @@ GIVEN, LIKE = "given", "like"
 PLAIN = (GIVEN, LIKE)
 SPECIAL_SETS = (
     "special values", "nan at edges", "inf at edges", "large mean", "larger mean", "-inf rows", "wide range", "tiny",
-    "tiny beside large", "subnormal", "small products", "large products", "equal values", "peaks", "zeros", "constants",
-    "few numbers", "bit patterns", "one magnitude",
+    "tiny beside large", "subnormal", "small products", "large products", "equal values", "one value", "peaks", "zeros",
+    "constants", "few numbers", "bit patterns", "one magnitude",
 )  # fmt: skip
 """Sets applied to floating user inputs; parameters are drawn as in "like", but for `EVERYWHERE`."""
 SMALL_STATE = "subnormal parameters"
@@ -26,10 +26,12 @@ EVERYWHERE = ("zeros", "small products", "tiny beside large", "few numbers", "bi
 """Sets that parameters, buffers and vectors beside matrices are drawn by as well."""
 EDGES = {"nan at edges": (math.nan, math.nan), "inf at edges": (math.inf, -math.inf)}
 BY_PLACE = ("peaks", "zeros", *EDGES)
-"""Sets that put something into a few places only, so that a small tensor needs several draws."""
+"""Sets that put something into a few places only."""
 EXACT = ("one magnitude",)
 """Sets on which eager often rounds nothing: such a draw is judged alone too, since no luck is in it."""
-AS_A_WHOLE = ("larger mean", *BY_PLACE, *EXACT)
+RARE = (*BY_PLACE, *EXACT, "wide range", "large products", "few numbers", "bit patterns", "one value")
+"""Sets in which few elements meet what the set is for, so that a small tensor needs more draws."""
+AS_A_WHOLE = ("larger mean", "one value", *BY_PLACE, *EXACT)
 """Sets on which a row has one error, that of its mean or its peak: the tail or the last row alone is luck."""
 
 _SIZES = 4
@@ -207,11 +209,8 @@ def _fill_floats(
     elif kind == "small products":  # of two values: about the least normal number
         power = torch.randint(-3, 4, flat.shape, generator=generator)
         values = values * torch.exp2(power + math.log2(torch.finfo(flat.dtype).smallest_normal) // 2)
-    elif (
-        kind == "large products"
-    ):  # of two values: next to the largest number, so that parts of a sum overflow
-        power = int(torch.randint(-1, 1, (), generator=generator))
-        values = values * math.exp2(power + math.log2(torch.finfo(flat.dtype).max) // 2)
+    elif kind == "large products":
+        values = values * _half_of_the_largest(leaf.value, generator)
     elif kind == "few numbers":
         values = _pool(flat, generator)
     elif kind == "bit patterns":
@@ -226,6 +225,9 @@ def _fill_floats(
         values = values * torch.finfo(flat.dtype).smallest_normal
     elif kind == "equal values":
         values = _few(flat, generator)
+    elif kind == "one value":
+        row = (len(values), _row(leaf.value))[int(torch.randint(0, 2, (), generator=generator))]
+        values = values[torch.arange(len(values)) // row * row]
     elif kind == "peaks":
         values = _peaked(values, _row(leaf.value), generator)
     elif kind == "zeros":
@@ -239,6 +241,14 @@ def _fill_floats(
     elif kind == LIKE:
         values = _like(leaf, values)
     flat.copy_(torch.where(keep, flat.to(torch.float64), values))
+
+
+def _half_of_the_largest(t: torch.Tensor, generator: torch.Generator) -> float:
+    """A factor for products of two values, or sums of them over one of the axes, to come next to the largest number: in
+    some orders parts of a sum overflow. A sum of n terms with random signs is √n times as large as one."""
+    sizes = (1, *t.shape)
+    n = sizes[int(torch.randint(len(sizes), (), generator=generator))]
+    return math.sqrt(torch.finfo(t.dtype).max) / n**0.25
 
 
 def _row(t: torch.Tensor) -> int:

@@ -68,6 +68,13 @@ def rule(
     return Ruling("nearer fp64" if nearer else "as eager")
 
 
+def share(errors: Errors) -> float:
+    """The rms error of a floating output as a share of what the rule allows."""
+    whole = errors.whole
+    limit = max(RMS_SLACK * whole.rms(whole.eager), RMS_ULP * errors.step)
+    return whole.rms(whole.fused) / limit if limit else 0.0
+
+
 def _as_eager(errors: Errors, transcendentals: int) -> Ruling:
     gained = [c for c in errors.changes if c.kind == GAINED]
     if gained and not transcendentals:

@@ -139,6 +139,15 @@ def test_equal_values_are_equal_often_and_subnormal_ones_are_subnormal() -> None
     assert (x.abs() < torch.finfo(torch.float32).smallest_normal).double().mean() > 0.5
 
 
+def test_one_value_is_that_of_a_row_or_of_all() -> None:
+    x = torch.ones(40, 50)
+    drawn: set[tuple[int, int]] = set()
+    for seed in range(8):
+        fill([leaf(x)], "one value", seed)
+        drawn.add((len(x[0].unique()), len(x.unique())))
+    assert drawn == {(1, 1), (1, 40)}
+
+
 def test_weights_beside_data_get_ordinary_values() -> None:
     x, w = torch.randn(12, 20), torch.ones(20)
     fill([leaf(x), leaf(w, "w")], "special values", 0)

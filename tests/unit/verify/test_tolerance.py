@@ -96,6 +96,7 @@ def test_a_tail_is_judged_alone() -> None:
         (math.nan, math.nan, math.nan, None, True),
         (math.inf, math.nan, math.nan, "another infinity or NaN", False),
         (math.inf, math.nan, math.inf, NO_WORSE, True),
+        (-math.inf, math.nan, math.inf, NO_WORSE, True),
         (0.0, math.nan, math.nan, "not finite, hidden", False),
         (math.nan, 3e38, math.nan, NO_WORSE, True),
         (0.0, 1e-40, 1e-40, "subnormal lost", False),

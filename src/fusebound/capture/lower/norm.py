@@ -8,6 +8,7 @@ from math import prod
 import torch
 
 from fusebound.capture.lower.context import Ctx, T, Unlowered, axis, lowering
+from fusebound.capture.lower.statistic import again_centred
 
 
 def moments(c: Ctx, w: T, dims: Sequence[int]) -> tuple[T, T, T]:
@@ -18,7 +19,7 @@ def moments(c: Ctx, w: T, dims: Sequence[int]) -> tuple[T, T, T]:
     n = prod(w.shape[d] for d in dims)
     total = c.reduce("sum", w, dims, keep=True, dtype=torch.float64)
     mean = c.cast(total / float(n), w.dtype)
-    centred = w - mean
+    centred = again_centred(c, w - mean, dims) if w.dtype == torch.float64 else w - mean
     return centred, mean, c.mean(centred * centred, dims, keep=True)
 
 

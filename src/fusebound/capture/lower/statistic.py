@@ -16,6 +16,12 @@ from fusebound.capture.lower.context import Ctx, Number, T, Unlowered, axes, low
 Dims = Sequence[int] | int | None
 
 
+def again_centred(c: Ctx, centred: T, dims: Sequence[int]) -> T:
+    """Float64 values less their mean, without what that mean's rounding left: no wider type holds their sum. So equal
+    values become 0, as in eager's running mean."""
+    return centred - c.mean(centred, dims, keep=True)
+
+
 def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) -> tuple[T, T]:
     """Variance (or its root) and mean; `correction` is subtracted from the count, at least to 0."""
     if not x.dtype.is_floating_point:
@@ -27,7 +33,7 @@ def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) 
     count = prod(x.shape[d] for d in dims) if x.rank else 1
     w = c.cast(c.reshape(x, x.shape or (1,)), torch.float64)
     mean = c.mean(w, over, keep=True)
-    centred = w - mean
+    centred = again_centred(c, w - mean, over) if x.dtype == torch.float64 else w - mean
     squares = c.reduce("sum", centred * centred, over, keep=True)
     var = squares / max(float(count - correction), 0.0)
     out = c("sqrt", var) if root else var
