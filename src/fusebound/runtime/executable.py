@@ -309,17 +309,22 @@ class Executable:
 
     def _direct(self, graph: Graph, plan: Plan, kernels: dict[str, Kernel]) -> dict[str, str]:
         """Mutations that a kernel writes straight into their input: the last step that touches its memory. One that
-        may raise writes into none, since eager raises before it writes."""
+        may raise writes into none, nor does one before a step that may and that the user has before the write: eager
+        raises before it writes."""
         chosen: dict[str, str] = {}
+        place = {u.name: i for i, u in enumerate(graph.user_ops)}
         for i, group in enumerate(plan.groups):
             if group.id not in kernels or kernels[group.id].flags:
                 continue
             later = {v for g in plan.groups[i + 1 :] for v in g.inputs}
+            raising = [u for g in plan.groups[i + 1 :] for u in g.users if _may_raise(graph, g, u, kernels)]
+            first = min((place[u] for u in raising), default=len(place))
             for value, target in kernels[group.id].in_place.items():
                 touched = _views_of(graph, target)
                 elsewhere = touched & (later | graph.escaping)
                 partly = any(m.source == value and views is not None for m, views in self._parts.items())
-                if not elsewhere and not partly and touched & set(group.inputs) <= {target}:
+                early = first < place[graph.producer[value].user]
+                if not early and not elsewhere and not partly and touched & set(group.inputs) <= {target}:
                     chosen[value] = target
         return chosen
 
@@ -335,6 +340,15 @@ class Executable:
             if v not in keep:
                 drops[i].append(self._slot[v])
         return drops
+
+
+def _may_raise(graph: Graph, group: Group, user: str, kernels: Mapping[str, Kernel]) -> bool:
+    """Whether an operator of a group may refuse its data: a kernel says so; the framework refuses indices and divisors,
+    and who knows what of operators that are opaque."""
+    if group.id in kernels:
+        return bool(kernels[group.id].flags)
+    read = (graph.values[v].dtype for n in graph.members[user] for v in n.inputs)
+    return graph.user[user].kind == "opaque" or any(t.startswith(("int", "uint")) for t in read)
 
 
 def _whole(t: torch.Tensor) -> torch.Tensor:

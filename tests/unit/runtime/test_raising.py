@@ -67,6 +67,24 @@ def test_of_several_the_first_in_the_user_s_order_raises(contest: bool) -> None:
         refuse_alike(compiled, f, (X, *given))
 
 
+def test_nothing_is_written_before_what_the_user_has_before_it() -> None:
+    """The plan has the update first, then a boundary, then the kernel that looks up."""
+
+    def f(x: torch.Tensor, w: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        a = w.gather(0, i)
+        x.add_(1).mul_(2)
+        return a.neg() + x.cumsum(0)
+
+    x, i = torch.zeros(3, 4), torch.zeros(3, 4, dtype=torch.int64)
+    compiled = compile(f, FUSED)
+    compiled(x, X, i)
+    assert compiled.plan is not None and compiled.plan.groups[0].users == ("add", "mul")
+    assert torch.equal(x, torch.full((3, 4), 2.0))
+    with pytest.raises(RuntimeError):
+        compiled(x, X, i + 7)
+    assert torch.equal(x, torch.full((3, 4), 2.0))
+
+
 def test_a_kernel_that_raises_writes_into_no_input() -> None:
     def f(x: torch.Tensor, w: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return x.add_(w[i]).neg()
