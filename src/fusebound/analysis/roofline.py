@@ -66,17 +66,16 @@ def kernel_cost(
     spill = spill_us(space, target) if isinstance(space, Space) else 0.0
     again = max(memory, compute) - max(memory, once)
     share = _share(g, nodes, target)
-    return _placed(Cost(target.launch_us, memory / share, compute / share, 0.0, spill, again / share), target)
+    overhead = target.launch_us + sum(_inside_us(g, u, target) for u in busy_users(g, nodes))
+    return _placed(Cost(overhead, memory / share, compute / share, 0.0, spill, again / share), target)
 
 
 def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
     """One user operator run by the framework; a view costs nothing, control flow its dearer branch or one round."""
     if is_view(g, user):
         return Cost()
-    if (c := control(g, user)) is not None:
-        inside = [g.subgraphs[name] for name in c.subgraphs]
-        us = [sum(eager_cost(s, u, target).total for u in s.user_ops) for s in inside]
-        return Cost(target.framework_us + c.weigh(*us))
+    if control(g, user) is not None:
+        return Cost(target.framework_us + _inside_us(g, user, target))
     t = user_traffic(g, user)
     nodes = [n.id for n in g.members[user.name]]
     passes = _EAGER_KERNELS.get(short_name(user), 1)
@@ -86,6 +85,15 @@ def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
     share = _share(g, nodes, target)
     memory = _memory_us(g, t, target) * passes
     return _placed(Cost(target.framework_us * passes, memory / share, compute / share, fault), target)
+
+
+def _inside_us(g: Graph, user: UserOp, target: Target) -> float:
+    """What control flow runs inside, whatever it is merged with: its dearer branch or one round; 0 for others."""
+    c = control(g, user)
+    if c is None:
+        return 0.0
+    inside = (g.subgraphs[name] for name in c.subgraphs)
+    return c.weigh(*(sum(eager_cost(s, u, target).total for u in s.user_ops) for s in inside))
 
 
 def alone(g: Graph, nodes: Collection[str], target: Target, space: Space | Refusal | None = None) -> Cost:

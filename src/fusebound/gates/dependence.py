@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from fusebound.analysis.draws import counted
 from fusebound.analysis.group import boundary
@@ -29,7 +30,7 @@ _KIND_CODE = {
 }
 _KIND_WHY = {
     "F601": "is not an operator that fusebound understands",
-    "F603": "branches inside",
+    "F603": "branches or loops inside",
     "F604": "computes in a type that kernels do not have",
     "F605": "runs on a device without a back end",
     "F606": "draws random numbers in the framework's order",
@@ -41,7 +42,7 @@ _KIND_WHY = {
 _KIND_FLIP = {
     "F601": "register it with fb.register_op",
     "F602": "give it a static size (a mask instead of a selection)",
-    "F603": "write the branch as where()",
+    "F603": "write the branch as where(), a loop of known length as a Python loop",
     "F606": "draw from the default generator, outside branches, with numerics=accurate",
 }
 
@@ -132,9 +133,8 @@ def _cycle(c: Candidate, numerics: str) -> Verdict | None:
     path = [] if c.acyclic else outside_path(c, numerics)
     if not path:
         return None
-    names = " → ".join(dict.fromkeys(c.label(n) for n in path))
     outside = list(dict.fromkeys(c.graph.node[n].user for n in path if n not in c.nodes))
-    text = f"one kernel would have to run before and after what lies between: {names}"
+    text = f"one kernel would have to run before and after what lies between: {_route(c, path)}"
     evidence = (Evidence.bound("operators outside on the path", len(outside), 0, ""),)
     fixed = next(
         (c.graph.user[u] for u in outside if boundary_code(c.graph, c.graph.user[u], numerics)), None
@@ -143,6 +143,22 @@ def _cycle(c: Candidate, numerics: str) -> Verdict | None:
     if fixed is not None:
         flip = f"none while {fixed.label} runs through the framework"
     return Verdict(GATE, "fail", "F101", text, tuple(path), evidence, flip)
+
+
+def _route(c: Candidate, path: list[str]) -> str:
+    """A path in words: an arrow to what must come later, and what only lies in the same other kernel named as that."""
+    words = c.label(path[0])
+    for a, b in pairwise(path):
+        one, two = c.graph.node[a].user, c.graph.node[b].user
+        if one != two:
+            together = a in c.owner.get(b, ()) and not _feeds(c.graph, one, two)
+            words += f"{', in one kernel with ' if together else ' → '}{c.label(b)}"
+    return words
+
+
+def _feeds(g: Graph, one: str, two: str) -> bool:
+    """Whether an operator reads a value of another."""
+    return any(r.user == two for n in g.members[one] for v in n.outputs for r in g.consumers[v])
 
 
 def _hazard(found: Hazard | Undecided | None) -> Verdict | None:

@@ -12,6 +12,7 @@ from fusebound.gates.base import Candidate, Evidence, Facts, Verdict
 from fusebound.gates.decide import Judgement, judge
 from fusebound.gates.rules import Rules
 from fusebound.ir.graph import Graph, Mutation
+from fusebound.ir.reader import parse_graph
 from fusebound.plan.explain import can_fuse
 from fusebound.target import get
 
@@ -34,6 +35,59 @@ def test_a_plain_chain_passes_all_four_with_evidence() -> None:
     assert quantities(j.dependence)["RAW on add"].value == "equal points"
     size = 4096 * 2048 * 4
     assert quantities(j.gain)["bytes saved"].value == 3 * size, "write and read of add, and one read of x"
+
+
+def test_a_path_names_what_only_lies_in_one_kernel_with_the_next() -> None:
+    """sin and cos feed one another nothing; as one kernel they stand between exp and the sum."""
+    s = Sketch()
+    x, y = s.input("x", 64), s.input("y", 64)
+    e = s.op("exp", "exp", x)
+    sin, cos = s.op("sin", "sin", e), s.op("cos", "cos", y)
+    g = s.done(s.op("add", "add", e, s.op("neg", "neg", cos)), sin)
+    kernel = nodes(g, "sin", "cos")
+    c = Candidate(g, nodes(g, "exp"), nodes(g, "add"), dict.fromkeys(kernel, kernel))
+    v = judge(c, CPU).dependence
+    assert v.code == "F101" and v.message.endswith(
+        ": exp (model.py:1) → sin (model.py:2), in one kernel with cos (model.py:3) → neg (model.py:4) → "
+        "add (model.py:5)"
+    )
+
+
+BRANCH = """fusebound.graph 1 "branch"
+%flag = input user "flag" : b8[]
+%x = input user "x" : f32[4096, 1024]
+graph "cond.true"
+  %a = input user "a" : f32[4096, 1024]
+  neg: aten.neg.default(%a) -> %neg pointwise
+    %neg = neg(%a) : f32[4096, 1024]
+  MORE
+  return %last
+end
+graph "cond.false"
+  %a = input user "a" : f32[4096, 1024]
+  abs: aten.abs.default(%a) -> %abs pointwise
+    %abs = abs(%a) : f32[4096, 1024]
+  return %abs
+end
+exp: aten.exp.default(%x) -> %exp pointwise
+  %exp = exp(%x) : f32[4096, 1024]
+cond: higher_order.cond(%flag, @"module:cond.true", @"module:cond.false", [%exp]) -> %cond opaque why "F603"
+  %cond = higher_order.cond(%flag, %exp) : f32[4096, 1024]
+return %cond
+"""
+
+
+@pytest.mark.parametrize("further", [0, 3])
+def test_what_a_branch_runs_is_not_saved_with_the_launch_of_its_control_flow(further: int) -> None:
+    more, last = "", "neg"
+    for i in range(further):
+        more += f"tanh{i}: aten.tanh.default(%{last}) -> %tanh{i} pointwise\n    "
+        more += f"%tanh{i} = tanh(%{last}) : f32[4096, 1024]\n  "
+        last = f"tanh{i}"
+    g = parse_graph(BRANCH.replace("MORE", more).replace("%last", f"%{last}"))
+    t = CPU.target
+    found = quantities(pair(g, "exp", "cond").gain)["T_launch"].value
+    assert found == pytest.approx(2 * t.framework_us - t.launch_us)
 
 
 @pytest.mark.parametrize(
