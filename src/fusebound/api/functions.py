@@ -129,6 +129,7 @@ def can_fuse(
 def build(plan: Plan) -> Executable:
     """Compile a plan's kernels for this machine; call the result like the function that was captured.
 
+    A plan for another CPU runs on this one's vectors; one for a GPU raises UsageError (E131).
     `exe.kernels[i]` has `.source` (tile program), `.llvm`, `.asm` and `.resources`. Raises BuildError (E4xx)
     for a kernel that cannot be generated.
     """

@@ -11,6 +11,7 @@ from fusebound.errors import UsageError
 from fusebound.plan.plan import Plan
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
+from fusebound.target.load import load_table, table_names
 from fusebound.target.target import Target
 
 
@@ -19,12 +20,17 @@ def build(plan: Plan, captured: Captured, *, target: Target | None = None, threa
 
     `target` is the machine that the code is for (`host` by default; a plan for another CPU runs on this one's
     vectors). `threads` 0 follows torch. Raises BuildError for a kernel that cannot be generated, UsageError where
-    the plan belongs to another graph.
+    the plan belongs to another graph (E130) or is for a GPU (E131).
     """
     if plan.graph_key != captured.graph.key:
         raise UsageError(
             "the plan was made for another graph", where=f"plan of {plan.graph_key}, graph {captured.graph.key}",
             hint="plan this graph again, or pass the function that the plan was made for", code="E130",
+        )  # fmt: skip
+    if plan.target in table_names() and load_table(plan.target).kind != "cpu":
+        raise UsageError(
+            f"kernels for {plan.target} cannot run here", where=f"plan of {plan.graph.name} for {plan.target}",
+            hint="a plan for a GPU can be read and asked (`plan`, `why`, `log`); plan for `host` to build", code="E131",
         )  # fmt: skip
     machine = target or get("host")
     kernels = {

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fusebound as fb
+from fusebound.engine.compile import EagerNotice
 from fusebound.errors import CaptureError, UsageError
 from fusebound.target import get
 
@@ -45,6 +46,20 @@ def test_a_plan_has_one_kernel_and_is_built(plan: fb.Plan, args: tuple[torch.Ten
     torch.testing.assert_close(exe(*args), scaled_softmax(*args))
     kernel = exe.kernels[0]
     assert "softmax" in kernel.source and kernel.asm and kernel.resources
+
+
+def test_a_plan_for_a_gpu_is_read_and_asked_but_not_built(
+    graph: fb.Graph, args: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    there = fb.plan(graph, hardware="h100", expected_calls=10**9)
+    assert there.kernels and there.target == "h100"
+    with pytest.raises(UsageError, match="kernels for h100 cannot run here") as refused:
+        fb.build(there)
+    assert refused.value.code == "E131"
+    compiled = fb.compile(scaled_softmax, hardware="h100", expected_calls=10**9)
+    with torch.no_grad(), pytest.warns(EagerNotice, match="kernels for h100 cannot run here"):
+        torch.testing.assert_close(compiled(*args), scaled_softmax(*args))
+    assert compiled.executable is None
 
 
 def test_why_and_can_fuse_agree(graph: fb.Graph, plan: fb.Plan) -> None:
