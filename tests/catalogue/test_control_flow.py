@@ -189,10 +189,11 @@ def test_why_across_branches() -> None:
     made = built(nested, rand(9, 33))[0].plan
     fused = made.why("cond.true/cond.true/mul", "cond.true/cond.true/exp")
     assert fused.fused and fused.dependence.state == "pass"
+    assert fused.pair.startswith("cond.true/cond.true/mul (") and " + cond.true/cond.true/exp (" in fused.pair
     outside = made.why("sum_1", "cond.false/sub")
     assert outside.dependence.code == "F603" and outside.b.name == "cond"
     apart = made.why("cond.true/amax", "cond.false/sub")
-    assert apart.dependence.code == "F603" and apart.a is apart.b
+    assert apart.dependence.code == "F603" and apart.pair.startswith("two parts of cond (")
     with pytest.raises(UsageError, match=r"cond.true/cond.true/mul, .*cond.false/mul"):
         made.why("mul", "sum_1")
 

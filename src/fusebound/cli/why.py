@@ -53,11 +53,11 @@ def show(console: Console, why: Why) -> None:
     from fusebound.report import units
 
     console.print(f"\n{_answer(why)}")
-    judged = [n for n in why.group if n not in (why.a.name, why.b.name)]
+    judged = [f"{why.inside}{n}" for n in why.group if n not in (why.a.name, why.b.name)]
     if judged:
         console.print(f"judged as one group with {', '.join(judged)}")
     if why.obstacles:
-        console.print(f"the obstacle is {', '.join(u.label for u in why.obstacles)}")
+        console.print(f"the obstacle is {', '.join(why.inside + u.label for u in why.obstacles)}")
     console.print(f"one kernel would save {units.size(why.saved_bytes)} of traffic\n")
     for verdict in why.judgement.verdicts:
         _gate(console, verdict)
@@ -66,14 +66,13 @@ def show(console: Console, why: Why) -> None:
 
 
 def _answer(why: Why) -> str:
-    pair = f"{why.a.label} + {why.b.label}"
     if why.fused:
-        return f"{pair}: one kernel"
+        return f"{why.pair}: one kernel"
     if why:
-        return f"{pair}: may fuse, and the plan keeps them apart"
+        return f"{why.pair}: may fuse, and the plan keeps them apart"
     veto = why.judgement.first
     assert veto is not None
-    return f"{pair}: not fused, {veto.code} in the {veto.gate} gate"
+    return f"{why.pair}: not fused, {veto.code} in the {veto.gate} gate"
 
 
 def _gate(console: Console, v: Verdict) -> None:
@@ -131,14 +130,14 @@ def _record(why: Why) -> dict[str, object]:
     from fusebound.plan.record import judgement_to_json
 
     return {
-        "a": why.a.name,
-        "b": why.b.name,
-        "group": list(why.group),
+        "a": why.inside + why.a.name,
+        "b": why.inside + why.b.name,
+        "group": [why.inside + name for name in why.group],
         "fused": why.fused,
         "can_fuse": bool(why),
         "codes": list(why.codes),
         "saved_bytes": why.saved_bytes,
-        "obstacles": [u.name for u in why.obstacles],
+        "obstacles": [why.inside + u.name for u in why.obstacles],
         "gates": judgement_to_json(why.judgement),
         "counterfactual": why.counterfactual,
     }

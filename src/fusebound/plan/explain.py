@@ -25,7 +25,8 @@ class Why:
 
     `fused` says whether the plan has them in one kernel (None without a plan); `group` are the operators that
     were judged together; `saved_bytes` is what one kernel saves against two; `obstacles` are the operators other than
-    the two that the first refusal is about.
+    the two that the first refusal is about. `inside` stands before their names where they lie in a subgraph:
+    `cond.true/`. `a` is `b` where the two lie in different subgraphs of one operator of control flow.
     """
 
     a: UserOp
@@ -35,6 +36,14 @@ class Why:
     group: tuple[str, ...]
     fused: bool | None = None
     obstacles: tuple[UserOp, ...] = ()
+    inside: str = ""
+
+    @property
+    def pair(self) -> str:
+        """The two in words, called as the plan calls them."""
+        if self.a is self.b:
+            return f"two parts of {self.inside}{self.a.label}"
+        return f"{self.inside}{self.a.label} + {self.inside}{self.b.label}"
 
     @property
     def dependence(self) -> Verdict:
@@ -65,7 +74,7 @@ class Why:
 
     def __str__(self) -> str:
         gates = (self.dependence, self.precision, self.resources, self.gain)
-        return "\n".join([f"{self.a.label} + {self.b.label}", *(f"  {verdict}" for verdict in gates)])
+        return "\n".join([self.pair, *(f"  {verdict}" for verdict in gates)])
 
     @property
     def counterfactual(self) -> str:
@@ -82,16 +91,22 @@ def can_fuse(g: Graph, a: str, b: str, facts: Facts) -> Why:
     path, first, second = _pair(g, a, b)
     for name in path:
         g = g.subgraphs[name]
-    if first is second:
-        return _judged(g, facts, first, second, _nodes(g, first), frozenset(), {}, None)
-    return _judged(g, facts, first, second, _nodes(g, first), _nodes(g, second), {}, None)
+    two = frozenset[str]() if first is second else _nodes(g, second)
+    return _within(path, _judged(g, facts, first, second, _nodes(g, first), two, {}, None))
 
 
 def why(plan: Plan, a: str, b: str, target: Target | None = None) -> Why:
     """Judge two user operators in a plan: the pair where it is fused, else the merge of their groups; in subgraphs as
     `can_fuse` does. A kernel that was measured and lost is judged with its times."""
     path, first, second = _pair(plan.graph, a, b)
-    plan = plan.at(path)
+    return _within(path, _planned(plan.at(path), first, second, target))
+
+
+def _within(path: Sequence[str], why: Why) -> Why:
+    return replace(why, inside=f"{path[-1]}/") if path else why
+
+
+def _planned(plan: Plan, first: UserOp, second: UserOp, target: Target | None) -> Why:
     g = plan.graph
     facts = Facts(
         target or _target(plan.target), plan.numerics, plan.tau, plan.expected_calls, plan.policy, plan.rules
