@@ -111,7 +111,7 @@ class CompiledFunction:
         if self._eager_form is not None and self._eager_form[0](args):
             self._latest = self._eager_form[1]
             result = self.fn(*args, **kwargs)
-            if _recorded(result):
+            if torch.is_grad_enabled() and _recorded(result):
                 self._latest = _refused(GRADIENTS)
             return result
         return self._slow(args, kwargs)
@@ -278,8 +278,6 @@ def _refused(reason: str) -> Specialization:
 
 def _recorded(result: Any) -> bool:
     """Whether autograd recorded a call, told by what it returned: that is cheaper than a look at all parameters."""
-    if not torch.is_grad_enabled():
-        return False
     results = result if isinstance(result, (tuple, list)) else (result,)
     return any(isinstance(r, torch.Tensor) and r.requires_grad for r in results)
 

@@ -6,7 +6,6 @@ way of `compile`, which builds the full key; a route can therefore be strict and
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from fusebound.engine import guards
 from fusebound.engine.surroundings import Surroundings
 from fusebound.runtime.binding import binder, result
 from fusebound.runtime.executable import Executable
-from fusebound.runtime.private import plain_dispatch, state_check, tensor_check
+from fusebound.runtime.private import state_check, tensor_check, written_plain_dispatch
 
 GROWTH = 4
 """A function for which eager is faster is judged anew on calls that are this many times larger."""
@@ -76,44 +75,30 @@ def not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:
 def _admission(
     around: Surroundings, args: tuple[Any, ...], getters: Sequence[Callable[[], Any]]
 ) -> Callable[[tuple[Any, ...]], bool] | None:
+    """The guards of a call, written out as one expression: each takes less time than a call of a Python function."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     same = len({id(t) for t in tensors}) == len(tensors)
     check = tensor_check([*tensors, *(g() for g in getters)])
     state = state_check()
     if check is None or state is None or not same:
         return None
-    count = len(args)
-    holds = around.holds
-    constants = [(i, a) for i, a in enumerate(args) if not isinstance(a, torch.Tensor)]
-    if not constants and not getters:
-
-        def bare(given: tuple[Any, ...]) -> bool:
-            return (
-                len(given) == count and _dense(given) and check(*given)
-                and state() and plain_dispatch() and holds()
-            )  # fmt: skip
-
-        return bare
-    places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-
-    def full(given: tuple[Any, ...]) -> bool:
-        if len(given) != count or any(given[i] is not c for i, c in constants):
-            return False
-        own = [given[i] for i in places]
-        return (
-            _dense(own)
-            and check(*own, *(g() for g in getters)) and state() and plain_dispatch() and holds()
-        )  # fmt: skip
-
-    return full
-
-
-def _dense(given: Sequence[Any]) -> bool:
-    """Whether all are tensors that the C++ check may look at: it aborts on nested ones."""
+    own = [f"a{i}" for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+    constants = {f"c{i}": a for i, a in enumerate(args) if not isinstance(a, torch.Tensor)}
+    reached = {f"get{i}": g for i, g in enumerate(getters)}
+    plain, modes = written_plain_dispatch()
+    holds, places = around.written_out()
+    scope = {"check": check, "state": state, **constants, **reached, **modes, **places}
+    checked = ", ".join((*own, *(f"{g}()" for g in reached)))
+    terms = (*(f"a{c[1:]} is {c}" for c in constants), f"check({checked})", "state()", *plain, *holds)
+    nested = " or ".join(f"{a}.is_nested" for a in own) or "False"  # the C++ check aborts on such tensors
+    text = f"""
+def admits(given):
+    if len(given) != {len(args)}: return False
+    {"".join(f"a{i}, " for i in range(len(args)))}{"= given" if args else "pass"}
     try:
-        return not any(map(_nested, given))
-    except AttributeError:
-        return False
-
-
-_nested = operator.attrgetter("is_nested")
+        if {nested}: return False
+    except AttributeError: return False
+    return {" and ".join(terms)}
+"""
+    exec(compile(text, "<fusebound: guards>", "exec"), scope)
+    return scope["admits"]

@@ -23,6 +23,8 @@ from fusebound.engine.keys import Key, constant_key, tensor_key
 
 MANY = 1 << 16
 """Places that are watched at most: comparing them takes milliseconds at every call."""
+FEW = 64
+"""Places up to which each is compared by a term of its own."""
 _BYTES = 1 << 16
 """Arrays of numpy up to this size are watched by contents: numbers that are read from them become constants."""
 _LIBRARY = (
@@ -75,6 +77,18 @@ class Surroundings:
         return all(map(operator.is_, map(dict.get, self.tables, self.names), self.values)) and all(
             check() for check in self.checks
         )
+
+    def written_out(self) -> tuple[list[str], dict[str, Any]]:
+        """`holds()` as terms of an expression, and the names in them; where there are many places, in bulk."""
+        count = len(self.tables)
+        if count + len(self.checks) > FEW:
+            return ["holds()"], {"holds": self.holds}
+        names = {f"{what}{i}": x for what, xs in self._columns() for i, x in enumerate(xs)}
+        entries = [f"get(table{i}, key{i}) is held{i}" for i in range(count)]
+        return [*entries, *(f"place{i}()" for i in range(len(self.checks)))], {**names, "get": dict.get}
+
+    def _columns(self) -> tuple[tuple[str, list[Any]], ...]:
+        return ("table", self.tables), ("key", self.names), ("held", self.values), ("place", self.checks)
 
 
 def surroundings(fn: Callable[..., Any]) -> Surroundings:

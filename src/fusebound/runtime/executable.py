@@ -33,6 +33,7 @@ from fusebound.runtime.steps import (
     restride,
     same_layout,
 )
+from fusebound.runtime.straight import Run, straight
 from fusebound.runtime.written import parts
 
 
@@ -104,8 +105,22 @@ class Executable:
         self._outputs = [self._slot[targets.get(v, v)] for v in graph.outputs]
         self._views = [framework_step(graph, u, self._slot, captured) for u in _lost_views(graph, plan)]
         self._written = [(self._slot[m.target], self._slot[m.source]) for m in graph.mutations]
+        self._straight = self._written_out(plan, kernels, [targets.get(v, v) for v in graph.outputs])
         place = {v: i for i, v in enumerate(graph.input_ids)}
         self._apart = {place[p.written]: {place[v] for v in p.others} for p in plan.preconditions}
+
+    def _written_out(self, plan: Plan, kernels: dict[str, Kernel], outputs: list[str]) -> Run | None:
+        if self._copies or self._views or self._nested:
+            return None
+        values = {i: v for v, i in self._slot.items()}
+        steps = [(g, [values[i] for i in drop]) for g, drop in zip(plan.groups, self._drop, strict=True)]
+        graph, direct = self.captured.graph, self._direct_values
+        return straight(graph, steps, kernels, direct, outputs, self._stepwise, self.threads)
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether a call runs kernels alone, written out as one function."""
+        return self._straight is not None
 
     @property
     def copied_back(self) -> dict[str, int]:
@@ -209,6 +224,11 @@ class Executable:
 
     def run_plain(self, inputs: Sequence[Any]) -> list[Any]:
         """`run` for a caller who has checked the inputs and knows that autograd records nothing."""
+        if self._straight is not None and not self.poison:
+            return self._straight(inputs)
+        return self._stepwise(inputs)
+
+    def _stepwise(self, inputs: Sequence[Any]) -> list[Any]:
         env = self._start(inputs)
         done = 0
         try:

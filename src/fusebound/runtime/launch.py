@@ -57,6 +57,14 @@ def launcher(kernel: Kernel, elements: int, threads: int = 0, *, fresh: bool = F
     return run
 
 
+def on_one_thread(kernel: Kernel, elements: int) -> Native | None:
+    """The machine code itself, to be called with a 1 after the parameters; None where it may raise a flag, take several
+    threads or come in two forms."""
+    if kernel.flags or kernel.program.streams or (elements >= GRAIN and kernel.tiles > 1):
+        return None
+    return native(kernel.address, len(kernel.program.params), release=elements >= GRAIN)
+
+
 def _by_ctypes(entry: int, params: int) -> Native:
     """The same call without the trampoline."""
     array = ctypes.c_int64 * (params + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -32,21 +33,28 @@ use_count = getattr(torch._C, "_storage_Use_Count", _no_count)
 profiling = getattr(torch.autograd, "_profiler_enabled", lambda: False)
 
 
-def plain_dispatch() -> bool:
-    """Whether no mode, functorch transform, tracer or forward-mode level stands between caller and framework."""
-    return (
-        _len_dispatch() == 0
-        and not _function_mode()
-        and _interpreter() is None
-        and _tracing() is None
-        and torch.autograd.forward_ad._current_level < 0
-    )
+def written_plain_dispatch() -> tuple[list[str], dict[str, Any]]:
+    """Terms that are all true where no mode, functorch transform, tracer or forward-mode level stands between caller
+    and framework, and the names in them."""
+    names = {
+        "modes": torch._C._len_torch_dispatch_stack,
+        "function_mode": torch._C._is_torch_function_mode_enabled,
+        "interpreter": torch._C._functorch.peek_interpreter_stack,  # pyright: ignore[reportAttributeAccessIssue]
+        "tracing": torch._C._get_tracing_state,
+        "duals": torch.autograd.forward_ad,
+    }
+    return [
+        "not modes()", "not function_mode()", "interpreter() is None", "tracing() is None", "duals._current_level < 0",
+    ], names  # fmt: skip
 
 
-_len_dispatch = torch._C._len_torch_dispatch_stack
-_function_mode = torch._C._is_torch_function_mode_enabled
-_interpreter = torch._C._functorch.peek_interpreter_stack  # pyright: ignore[reportAttributeAccessIssue]
-_tracing = torch._C._get_tracing_state
+def _plain_dispatch() -> Callable[[], bool]:
+    terms, names = written_plain_dispatch()
+    return eval("lambda: " + " and ".join(terms), names)
+
+
+plain_dispatch = _plain_dispatch()
+"""Whether all of them are true."""
 
 
 def tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:

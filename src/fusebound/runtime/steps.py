@@ -43,11 +43,8 @@ def kernel_step(
     reads = tuple(slot[v] for v in kernel.inputs)
     unsure = tuple((slot[v], v, _strides(graph, v), _dtype(graph, v)) for v in kernel.inputs if v in made)
     resting = tuple((slot[v], v, _shape(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
-    writes = tuple((slot[v], _allocator(graph, v), slot.get(direct.get(v, ""), -1)) for v in kernel.outputs)
-    elements = max(graph.values[v].numel for v in (*kernel.inputs, *kernel.outputs))
-    launch = launcher(kernel, elements, switches.threads)
-    if kernel.program.streams:
-        launch = _by_memory(launch, launcher(kernel, elements, switches.threads, fresh=True), len(reads))
+    writes = tuple((slot[v], allocator(graph, v), slot.get(direct.get(v, ""), -1)) for v in kernel.outputs)
+    launch = launch_of(graph, kernel, switches.threads)
 
     def step(env: list[Any]) -> None:
         for i, value, shape in resting:
@@ -81,6 +78,20 @@ def kernel_step(
     return step
 
 
+def launch_of(graph: Graph, kernel: Kernel, threads: int) -> Launch:
+    """The kernel as a function of its parameters, in the form for the memory that it is given."""
+    elements = largest(graph, kernel)
+    launch = launcher(kernel, elements, threads)
+    if not kernel.program.streams:
+        return launch
+    return _by_memory(launch, launcher(kernel, elements, threads, fresh=True), len(kernel.inputs))
+
+
+def largest(graph: Graph, kernel: Kernel) -> int:
+    """Elements of the largest tensor that a kernel reads or writes."""
+    return max(graph.values[v].numel for v in (*kernel.inputs, *kernel.outputs))
+
+
 def _by_memory(known: Launch, fresh: Launch, reads: int) -> Launch:
     """Run `fresh` where an output lies in memory that this step has not written before, else `known`.
 
@@ -112,7 +123,7 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
     reads = [slot[v] for v in ids]
     writes = [slot[v] for v in op.outputs]
     needed = {v for n in graph.members[op.name] for v in n.inputs}
-    lent = [(k, _allocator(graph, v)) for k, v in enumerate(ids) if v not in needed]
+    lent = [(k, allocator(graph, v)) for k, v in enumerate(ids) if v not in needed]
     # What the user wrote in place keeps its strides, which the functional operator may not. The views that are made
     # again after it are part of it, and stay views.
     in_place = is_in_place(op) and not is_view(graph, op) and not is_alias(op)
@@ -172,7 +183,8 @@ def _is_laid_out(graph: Graph, value: str) -> bool:
     return all(isinstance(n, int) for n in (*v.shape, *v.strides))
 
 
-def _allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:
+def allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:
+    """What gives memory for a value of the graph."""
     v = graph.values[value]
     shape = tuple(d for d in v.shape if isinstance(d, int))
     return pool.allocator(shape, _strides(graph, value), _dtype(graph, value))

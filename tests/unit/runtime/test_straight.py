@@ -1,0 +1,64 @@
+"""Plans of kernels alone run as one function: the same values, versions and memory as step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fusebound.capture.torch import capture
+from fusebound.engine.build import build
+from fusebound.plan.greedy import plan
+from fusebound.runtime.executable import Executable
+from fusebound.target import get
+
+
+def built(fn: Callable[..., Any], *args: Any) -> Executable:
+    captured = capture(fn, args)
+    target = get("cpu-avx512")
+    return build(plan(captured.graph, target=target, expected_calls=10**9), captured, target=target)
+
+
+def two_outputs(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    s = x * y
+    return s.relu() + 1, s.sum(-1)
+
+
+def several_kernels(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    s = torch.softmax(x + y, -1)
+    return (s.t().contiguous() * 2).sum(-1) + 1
+
+
+def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.mul_(0.9).add_(y)
+    return x.abs() + 1
+
+
+def noisy(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.dropout(x + y, 0.3) * 2
+
+
+@pytest.mark.parametrize("fn", [two_outputs, several_kernels, step, noisy])
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_as_step_by_step(fn: Callable[..., Any], rows: int) -> None:
+    x, y = torch.randn(rows, 40), torch.randn(rows, 40)
+    exe = built(fn, x.clone(), y)
+    assert exe.is_straight
+    found: list[tuple[Any, torch.Tensor, int]] = []
+    for poison in (False, True):  # with poison every step is watched
+        exe.poison = poison
+        torch.manual_seed(3)
+        own = x.clone()
+        found.append((exe(own, y), own, own._version))
+    torch.testing.assert_close(found[0][:2], found[1][:2], rtol=0, atol=0)
+    assert found[0][2] == found[1][2]
+
+
+def test_which_plans_are_straight() -> None:
+    x, y = torch.randn(3, 40), torch.randn(3, 40)
+    assert built(two_outputs, x, y).is_straight
+    assert built(step, x, y).is_straight
+    assert not built(lambda a, b: (a @ b.t()).relu() + 1, x, y).is_straight
+    assert not built(lambda a, i: a[i] * 2 + 1, x, torch.tensor([0, 2])).is_straight
