@@ -7,6 +7,7 @@ with eager they are run again one by one.
 
 from __future__ import annotations
 
+import random
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -47,8 +48,8 @@ PLANNED_FOR = "cpu-avx512"
 """A table in which launches are dear, so that samples of a few elements are fused too."""
 CALLS = 10**9
 """Calls over which compiling is spread: here it always pays."""
-TOGETHER = 16
-"""Cases that are captured as one function."""
+TOGETHER, TENSORS = 16, 64
+"""Cases that are captured as one function, and their tensors: beyond, tracing slows down."""
 
 Function = Callable[..., Any]
 
@@ -88,9 +89,13 @@ class Outcome:
 
 
 def variants(op: OpInfo) -> dict[str, Function]:
-    """The forms in which a user may write the operator."""
+    """The forms in which a user may write the operator; for `foreach` lists some of the three are the same."""
+    found: dict[str, Function] = {}
     forms = {"function": op.op, "method": op.method_variant, "in-place": op.inplace_variant}
-    return {name: form for name, form in forms.items() if form is not None}
+    for name, form in forms.items():
+        if form is not None and form not in found.values():
+            found[name] = form
+    return found
 
 
 UNDEFINED = frozenset(
@@ -102,26 +107,24 @@ UNDEFINED = frozenset(
 """Operators whose results have no values."""
 
 
-def operators() -> list[OpInfo]:
-    """All operators whose results have values, by name."""
-    return sorted((o for o in op_db if o.name not in UNDEFINED), key=full_name)
-
-
-def foreach_operators() -> list[OpInfo]:
-    """Operators over lists of tensors."""
-    return [*foreach_unary_op_db, *foreach_binary_op_db, *foreach_pointwise_op_db, *foreach_reduce_op_db]
+def operators() -> dict[str, OpInfo]:
+    """All operators whose results have values by name, those over lists of tensors, which take longest, first."""
+    lists = (*foreach_unary_op_db, *foreach_binary_op_db, *foreach_pointwise_op_db, *foreach_reduce_op_db)
+    rest = sorted((o for o in op_db if o.name not in UNDEFINED), key=full_name)
+    return {full_name(o): o for o in (*lists, *rest)}
 
 
 def full_name(op: OpInfo) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-def cases(op: OpInfo, dtype: torch.dtype, variant: str) -> Iterator[Case]:
-    """All samples of one variant."""
+def cases(op: OpInfo, dtype: torch.dtype, variant: str) -> list[Case]:
+    """All samples of one variant, the same in every run."""
+    torch.manual_seed(0)
+    random.seed(0)
     form = variants(op)[variant]
-    for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=False)):
-        if runs(form, sample):
-            yield Case(full_name(op), variant, dtype, i, *program(form, sample))
+    samples = enumerate(op.sample_inputs("cpu", dtype, requires_grad=False))
+    return [Case(full_name(op), variant, dtype, i, *program(form, s)) for i, s in samples if runs(form, s)]
 
 
 def runs(form: Function, sample: SampleInput) -> bool:
@@ -160,18 +163,35 @@ def read(x: Any) -> Any:
     return x.logical_not().logical_not() if x.dtype == torch.bool else x.neg().neg()
 
 
-def check(batch: Sequence[Case]) -> list[Outcome]:
-    """Capture, plan, build and compare cases; where something differs, each alone."""
+def check(found: Sequence[Case]) -> list[Outcome]:
+    """Capture, plan, build and compare cases."""
+    return [o for batch in _batches(found) for o in _checked(batch)]
+
+
+def _batches(found: Sequence[Case]) -> Iterator[list[Case]]:
+    batch: list[Case] = []
+    for case in found:
+        tensors = sum(len(c.args) for c in (*batch, case))
+        if batch and (len(batch) == TOGETHER or tensors > TENSORS):
+            yield batch
+            batch = []
+        batch.append(case)
+    if batch:
+        yield batch
+
+
+def _checked(batch: Sequence[Case]) -> list[Outcome]:
+    """The outcomes of a batch; where something differs, of each case alone."""
     try:
         found = _together(batch)
     except Exception as error:
         if len(batch) > 1:
-            return [o for c in batch for o in check([c])]
+            return [o for c in batch for o in _checked([c])]
         if isinstance(error, CaptureError) and not _own(error.__cause__):
             return [Outcome(batch[0], error.code, "")]
         return [Outcome(batch[0], "", f"{type(error).__name__}: {error}")]
     if len(batch) > 1 and any(o.fault for o in found):
-        return [o for c in batch for o in check([c])]
+        return [o for c in batch for o in _checked([c])]
     return found
 
 

@@ -14,25 +14,14 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
+from threading import Thread
 
 import torch
 from tests.conformance.errors import check_errors
-from tests.conformance.opinfo import (
-    DTYPES,
-    TOGETHER,
-    Case,
-    OpInfo,
-    Outcome,
-    cases,
-    check,
-    foreach_operators,
-    full_name,
-    operators,
-    variants,
-)
+from tests.conformance.opinfo import DTYPES, Case, Outcome, cases, check, operators, variants
 
 PROBES = 8
 
@@ -63,27 +52,20 @@ class Row:
 def swept(found: list[Case]) -> list[Outcome]:
     """The outcomes of all cases, or of the probes if no kernel holds one of them."""
     probes = found[:: max(len(found) // PROBES, 1)][:PROBES]
-    outcomes = check(probes) if probes else []
+    outcomes = check(probes)
     if all(o.why for o in outcomes):
         return outcomes
-    rest = [c for c in found if c not in probes]
-    return [*outcomes, *(o for i in range(0, len(rest), TOGETHER) for o in check(rest[i : i + TOGETHER]))]
+    return outcomes + check([c for c in found if c not in probes])
 
 
-def chosen(names: list[str]) -> list[OpInfo]:
-    """The named operators, or all."""
-    return [o for o in (*operators(), *foreach_operators()) if not names or o.name in names]
-
-
-def sweep(number: int, names: list[str]) -> Row:
-    """One operator of those chosen, over its types and variants, and its error inputs."""
-    op = chosen(names)[number]
-    row = Row(full_name(op))
+def sweep(name: str) -> Row:
+    """One operator over its types and variants, and its error inputs."""
+    op = operators()[name]
+    row = Row(name)
     for dtype in DTYPES:
         if dtype in op.dtypes:
             for variant in variants(op):
-                torch.manual_seed(0)
-                row.add(swept(list(cases(op, dtype, variant))))
+                row.add(swept(cases(op, dtype, variant)))
     if row.kernels:
         row.errors, wrong = check_errors(op)
         row.faults += wrong
@@ -92,22 +74,23 @@ def sweep(number: int, names: list[str]) -> Row:
 
 def main(names: list[str], jobs: int) -> int:
     """Sweep the named operators, or all, in `jobs` processes; returns 1 where something differs from eager."""
-    count = len(chosen(names))
+    chosen = [full for full, op in operators().items() if not names or {full, op.name} & set(names)]
     rows: list[Row] = []
     began = time.monotonic()
     print(f"{'operator':50} {'samples':>8} {'kernels':>8} {'errors':>7} {'differ':>7}  not in a kernel")
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_alone) as pool:
-        for i, row in enumerate(pool.map(sweep, range(count), [names] * count)):
+        for done, found in enumerate(as_completed([pool.submit(sweep, name) for name in chosen]), 1):
+            row = found.result()
             if row.kernels or row.faults:
                 rows.append(row)
                 print(row, *(f"    {fault}" for fault in row.faults), sep="\n", flush=True)
-            if i % 10 == 9:
-                print(f"{i + 1} of {count}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+            print(f"{done} of {len(chosen)}, {time.monotonic() - began:.0f} s: {row.name}", file=sys.stderr)
     samples, kernels = sum(r.samples for r in rows), sum(r.kernels for r in rows)
     differ = sum(len(r.faults) for r in rows)
     print(
-        f"{len(rows)} of {count} operators have kernels: {samples} samples, {kernels} in kernels of several"
-        f" operators, {sum(r.errors for r in rows)} error inputs, {differ} differ from eager"
+        f"{len(rows)} of {len(chosen)} operators have kernels: {samples} samples, {kernels} in kernels of several"
+        f" operators, {sum(r.errors for r in rows)} error inputs, {differ} differ from eager;"
+        f" {(time.monotonic() - began) / 60:.0f} minutes"
     )
     whys = sum((r.apart for r in rows), Counter[str]())
     print("not in a kernel:", ", ".join(f"{why} {n}" for why, n in whys.most_common()))
@@ -115,8 +98,18 @@ def main(names: list[str], jobs: int) -> int:
 
 
 def _alone() -> None:
+    """A process of one thread, which ends with the one that started it, however that ends."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    parent = parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def follow() -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
+    Thread(target=follow, daemon=True).start()
 
 
 if __name__ == "__main__":
