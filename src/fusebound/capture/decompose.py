@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -24,7 +24,8 @@ Op = torch._ops.OpOverload
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """Functional, composites whole; those without a lowering are taken apart if that gives known pieces."""
-    with _composites(program), eager_draws():
+    composites = preservable(_operators(program)) | _known_composites()
+    with looking_only_at(composites), eager_draws():
         functional = program.run_decompositions(dict(DROPOUT))
         unknown = {op for op in _operators(functional) if _is_unknown_composite(op)}
         if not unknown:
@@ -104,8 +105,8 @@ def _is_unknown_composite(op: Op) -> bool:
 
 
 @contextlib.contextmanager
-def _composites(program: ExportedProgram) -> Iterator[None]:
-    """Let the framework look only at the composites that matter.
+def looking_only_at(composites: Collection[Op]) -> Iterator[None]:
+    """Let the framework look only at the composites that matter; others are taken apart by their own definitions.
 
     It would otherwise list and patch all 1,400 of them at every call, which takes two thirds of a small capture.
     """
@@ -113,15 +114,15 @@ def _composites(program: ExportedProgram) -> Iterator[None]:
     if found is None:
         yield
         return
-    chosen = _preservable(_operators(program)) | _known_composites()
-    setattr(exported, found.__name__, lambda: set(chosen))
+    setattr(exported, found.__name__, lambda: set(composites))
     try:
         yield
     finally:
         setattr(exported, found.__name__, found)
 
 
-def _preservable(ops: Iterable[Op]) -> set[Op]:
+def preservable(ops: Iterable[Any]) -> set[Op]:
+    """Those of `ops` that are composites and may be kept whole."""
     from torch._export.utils import _is_preservable_cia_op
 
     return {op for op in set(ops) if _is_preservable_cia_op(op)}
@@ -133,4 +134,4 @@ def _known_composites() -> frozenset[Op]:
     lowered = [resolve(t) for t in LOWERINGS if t.startswith("aten.")]
     packets = [getattr(torch.ops.aten, name) for name in sorted(CONTRACT)]
     contractions = [getattr(p, o) for p in packets for o in p.overloads()]
-    return frozenset(_preservable(op for op in (*lowered, *contractions) if isinstance(op, Op)))
+    return frozenset(preservable(op for op in (*lowered, *contractions) if isinstance(op, Op)))

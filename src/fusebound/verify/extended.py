@@ -9,19 +9,21 @@ caller compares with eager.
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import torch.fx
-from torch._ops import OpOverload
+from torch._decomp import _core_aten_decompositions_post_autograd
+from torch._ops import OperatorBase, OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree as pytree
 
-from fusebound.capture.decompose import DROPOUT, eager_draws
+from fusebound.capture.decompose import DROPOUT, eager_draws, looking_only_at, preservable
 from fusebound.capture.draws import consumes, makes_own_memory, own_memory
 from fusebound.capture.encode import words
 from fusebound.capture.fxnodes import target_name
@@ -55,14 +57,13 @@ class Extended:
         source = program_of(captured)
         if any(map(_is_random_attention, source.graph.nodes)):
             raise NoReference("attention with dropout, taken apart, draws in another order")
+        table, composites = _definitions()
         with warnings.catch_warnings():
             # Decomposing warns of the framework's own internals.
             warnings.simplefilter("ignore")
-            table = torch.export.default_decompositions()
-            table.update(DROPOUT)
             try:
-                with eager_draws():
-                    self._program = source.run_decompositions(table)
+                with looking_only_at(composites), eager_draws():
+                    self._program = source.run_decompositions(dict(table))
             except Exception as why:  # the framework's own definitions fail on some of its programs
                 raise NoReference(f"not to be decomposed: {type(why).__name__}") from why
         self._given = _keys(source)
@@ -80,6 +81,14 @@ class Extended:
             inputs = [_wide(held[key]) for key in _keys(program)]
             returned = _Interpreter(program.graph_module).run(*inputs)
         return _sorted(program, list(returned), [name for _, name in self._given])
+
+
+@functools.cache
+def _definitions() -> tuple[dict[OperatorBase, Callable[..., Any]], frozenset[OpOverload]]:
+    """The framework's table of core operators, and the composites in it; all others are taken apart by their own
+    definitions."""
+    table = {**_core_aten_decompositions_post_autograd(), **DROPOUT}
+    return table, frozenset(preservable(table))
 
 
 def _is_random_attention(n: torch.fx.Node) -> bool:
