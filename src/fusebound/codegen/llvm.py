@@ -9,6 +9,7 @@ from fusebound.codegen import math, reduction
 from fusebound.codegen.annotations import Annotations
 from fusebound.codegen.emit import Fn, Module, Reg
 from fusebound.codegen.llvm_types import elem, lanes, vec
+from fusebound.codegen.order import used_lanes
 from fusebound.codegen.tile import (
     Accumulate,
     Accumulator,
@@ -105,7 +106,7 @@ class _Tiles:
         self.accs: dict[int, tuple[Accumulator, list[tuple[Reg, ...]]]] = {}
         vectorized = any(isinstance(s, Loop) and s.vector for n in k.nests for s in statements(n.body))
         self.width = k.lanes if vectorized else 1
-        self.inner_vector = False
+        self.used = 0
         self.note = ""
 
     def run(self) -> None:
@@ -209,9 +210,8 @@ class _Tiles:
     # reductions
 
     def _pass(self, s: Pass, env: _Env) -> None:
-        vectors = [x for x in statements(s.body) if isinstance(x, Loop) and x.vector]
-        copies = max((x.copies for x in vectors), default=1)
-        self.inner_vector = bool(vectors)
+        copies = max((x.copies for x in statements(s.body) if isinstance(x, Loop) and x.vector), default=1)
+        self.used = used_lanes(s.body, self.width)
         for a in s.accumulators:
             cells = [reduction.start(self.fn, a, self.width) for _ in range(copies)]
             self.accs[a.id] = (a, cells)
@@ -225,7 +225,7 @@ class _Tiles:
 
     def _finish(self, s: Finish) -> Reg:
         a, cells = self.accs[s.acc]
-        return reduction.finish(self.fn, a, cells, horizontal=self.inner_vector, width=self.width)
+        return reduction.finish(self.fn, a, cells, used=self.used, width=self.width)
 
     # values
 

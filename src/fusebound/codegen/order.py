@@ -2,7 +2,8 @@
 
 One accumulator is `copies` vectors of `lanes` partial results. An unrolled loop deals its points to the copies in
 turn, a vector at a time; what is left goes to the first copy. At the end neighbouring copies are combined pair by
-pair, then the lower half of the lanes with the upper half until one is left. This is the order of
+pair, then the lower half of the lanes with the upper half until one is left, or a few lanes one after another. This is
+the order of
 `llvm._vector_loop` and `reduction.finish`, whatever the number of threads.
 """
 
@@ -10,8 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from fusebound.codegen.tile import Accumulate, Accumulator, Finish, Kernel, Loop, Pass, Stmt, statements
+
+CHAIN = 4
+"""Lanes that are combined one after another: no slower than a tree over a vector, and eager's order for such rows."""
 
 Tree = int | tuple["Tree", "Tree"]
 """A sum: one element by its place in the row, or two sums added."""
@@ -39,6 +44,8 @@ class Order:
             return f"{head}: one after another, each lane a row of its own"
         cells = f"{self.copies} vectors of {self.lanes} lanes" if self.copies > 1 else f"{self.lanes} lanes"
         pairs = "vectors pair by pair, then " if self.copies > 1 else ""
+        if 0 < used_lanes(self.sweep, self.lanes) <= CHAIN:
+            return f"{head}: one after another, in lanes and over them"
         return f"{head}: {cells}, one after another in each; {pairs}lower with upper half of the lanes"
 
     def tree(self, places: Container[int] | None = None) -> Tree | None:
@@ -54,6 +61,8 @@ class Order:
                 for a, b in zip(vectors[::2], vectors[1::2], strict=True)
             ]
         lanes = vectors[0]
+        if 0 < (used := used_lanes(self.sweep, self.lanes)) <= CHAIN:
+            return reduce(_sum, lanes[:used])
         while len(lanes) > 1:
             half = len(lanes) // 2
             lanes = [_sum(x, y) for x, y in zip(lanes[:half], lanes[half:], strict=True)]
@@ -88,6 +97,12 @@ class Order:
 
     def _extent(self, var: int) -> int:
         return max(s.hi for s in statements(self.sweep) if isinstance(s, Loop) and s.var == var)
+
+
+def used_lanes(body: Sequence[Stmt], lanes: int) -> int:
+    """How many lanes the vector loops over a row fill; 0 where there is none."""
+    loops = (s for s in statements(body) if isinstance(s, Loop) and s.vector)
+    return max((min(s.hi - s.lo, lanes) for s in loops), default=0)
 
 
 def _dealt(loop: Loop, lanes: int) -> Iterator[tuple[int, int]]:

@@ -1,16 +1,18 @@
 """Running reductions on vectors: identities, steps, and the fixed trees that combine lanes.
 
 Sums and products of floats accumulate in float64. The order depends on the tile only: lanes first, then the copies
-of an unrolled loop, then a tree over the lanes; never on the thread count.
+of an unrolled loop, then the lanes, a few one after another, more as a tree; never on the thread count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from fusebound.codegen import math
 from fusebound.codegen.emit import Fn, Reg
 from fusebound.codegen.llvm_types import elem, lanes, vec
+from fusebound.codegen.order import CHAIN
 from fusebound.codegen.tile import Accumulator
 from fusebound.ir.dtypes import DTYPES
 
@@ -78,15 +80,18 @@ def step(fn: Fn, a: Accumulator, cells: Cells, src: Reg, where: Reg | None) -> N
         _put(fn, cell, n if fn.active is None else fn.select(fn.active, n, o))
 
 
-def finish(fn: Fn, a: Accumulator, copies: Sequence[Cells], *, horizontal: bool, width: int) -> Reg:
-    """The result in its computing type: of all lanes as one lane if `horizontal`, else lane by lane."""
+def finish(fn: Fn, a: Accumulator, copies: Sequence[Cells], *, used: int, width: int) -> Reg:
+    """The result in its computing type: as one lane of the `used` first lanes, or lane by lane if that is 0."""
     types = [vec(accumulator_type(a), width), vec("i64", width)]
     parts = [[_get(fn, c, t) for c, t in zip(cells, types, strict=False)] for cells in copies]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [_combine(fn, a, x, y, width) for x, y in pairs]
     total = parts[0]
-    while horizontal and lanes(total[0].type) > 1:
+    if 0 < used <= CHAIN:
+        first, *rest = ([fn.shuffle(t, t, [i]) for t in total] for i in range(used))
+        return _result(fn, a, reduce(lambda x, y: _combine(fn, a, x, y, 1), rest, first))
+    while used and lanes(total[0].type) > 1:
         halves = [fn.halves(t) for t in total]
         total = _combine(fn, a, [h[0] for h in halves], [h[1] for h in halves], lanes(halves[0][0].type))
     return _result(fn, a, total)

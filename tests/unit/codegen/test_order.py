@@ -10,11 +10,14 @@ from functools import cache
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.signal.windows as windows
 from tests.unit.codegen.trees import Probe, Triple, batched, canonical, recover
 
 from fusebound.capture.torch import capture
 from fusebound.codegen.build import Kernel, compile_group
 from fusebound.codegen.order import Order, Tree
+from fusebound.engine.build import build
+from fusebound.plan.greedy import plan
 from fusebound.runtime.launch import launcher
 from fusebound.target import get
 
@@ -112,6 +115,33 @@ def test_the_kernel_adds_in_the_declared_order(case: str, dtype: torch.dtype, n:
     order, probe = probe_of(case, n, dtype)
     assert order.elements == n
     assert recover(range(n), probe) == canonical(order.tree())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [3, 4])
+def test_a_short_row_is_added_one_after_another(dtype: torch.dtype, n: int) -> None:
+    """As eager does, so that what cancels leaves the same rest."""
+    order, probe = probe_of("sum", n, dtype)
+    chain: Tree = 0
+    for i in range(1, n):
+        chain = (chain, i)
+    assert recover(range(n), probe) == canonical(order.tree()) == chain
+    assert "one after another" in str(order)
+
+
+@pytest.mark.parametrize("window", [windows.blackman, windows.nuttall])
+@pytest.mark.parametrize("points", [2, 3, 4])
+def test_windows_are_eager_s(window: Callable[..., torch.Tensor], points: int) -> None:
+    """Sums of three and four terms of alternating signs, at the ends nearly nothing."""
+
+    def fn(scale: torch.Tensor) -> torch.Tensor:
+        return window(points, dtype=torch.float64) * scale
+
+    one = torch.ones(1, dtype=torch.float64)
+    captured = capture(fn, (one,))
+    made = plan(captured.graph, target=get("cpu-avx512"), expected_calls=10**9)
+    assert len(made.groups) < len(captured.graph.user_ops)
+    assert torch.equal(build(made, captured, threads=1)(one), fn(one))
 
 
 @pytest.mark.parametrize("case", CASES)
