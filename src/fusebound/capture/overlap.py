@@ -79,6 +79,17 @@ def meeting(inputs: Sequence[Any], apart: Mapping[int, Collection[int]]) -> tupl
     return None
 
 
+def disjoint(inputs: Sequence[torch.Tensor], lengths: Sequence[int]) -> bool:
+    """Whether no two tensors that span so many bytes have ranges that meet: cheaper than `meeting`, which has to answer
+    where they do."""
+    end = 0
+    for start, length in sorted(zip(map(torch.Tensor.data_ptr, inputs), lengths, strict=True)):
+        if start < end:
+            return False
+        end = start + length
+    return True
+
+
 def _span(place: int, t: Any) -> tuple[int, int, int] | None:
     """First and one-past-last address of an input, and its place; None for what has no memory of this machine."""
     if (

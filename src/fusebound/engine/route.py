@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from fusebound.capture.overlap import disjoint, extent, folds
 from fusebound.capture.torch import Captured
 from fusebound.engine import guards
 from fusebound.engine.surroundings import Surroundings
@@ -46,12 +47,23 @@ def make(
     if admits is None:
         return None
     bind, finish, run = binder(captured), result(captured), executable.run_plain
-    overlapping = executable.overlapping
+    overlapping, lengths = executable.overlapping, _lengths(bind(args), written)
 
     def apart(given: tuple[Any, ...]) -> bool:
-        return admits(given) and not overlapping(bind(given))
+        if not admits(given):
+            return False
+        inputs = bind(given)
+        return (lengths is not None and disjoint(inputs, lengths)) or not overlapping(inputs)
 
     return Route(apart if written else admits, lambda given: finish(run(bind(given))))
+
+
+def _lengths(inputs: Sequence[Any], written: Sequence[int]) -> list[int] | None:
+    """The bytes that each input spans; None where one is no tensor, or a written one may reach an element twice."""
+    if not all(isinstance(t, torch.Tensor) for t in inputs) or any(folds(inputs[i]) for i in written):
+        return None
+    spans = map(extent, inputs)
+    return [end - start for start, end in spans]
 
 
 def not_larger(args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool]:

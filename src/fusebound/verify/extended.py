@@ -13,6 +13,7 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -47,6 +48,22 @@ class NoReference(Exception):
     """There is no wider reference, and why."""
 
 
+_DECOMPOSED: WeakKeyDictionary[ExportedProgram, ExportedProgram] = WeakKeyDictionary()
+"""Programs taken apart, for as long as the given ones live."""
+
+
+def _decomposed(source: ExportedProgram) -> ExportedProgram:
+    table, composites = _definitions()
+    with warnings.catch_warnings():
+        # Decomposing warns of the framework's own internals.
+        warnings.simplefilter("ignore")
+        try:
+            with looking_only_at(composites), eager_draws():
+                return source.run_decompositions(dict(table))
+        except Exception as why:  # the framework's own definitions fail on some of its programs
+            raise NoReference(f"not to be decomposed: {type(why).__name__}") from why
+
+
 class Extended:
     """The long double form of one captured program; decomposed once. Raises NoReference where there is
     none."""
@@ -57,15 +74,9 @@ class Extended:
         source = program_of(captured)
         if any(map(_is_random_attention, source.graph.nodes)):
             raise NoReference("attention with dropout, taken apart, draws in another order")
-        table, composites = _definitions()
-        with warnings.catch_warnings():
-            # Decomposing warns of the framework's own internals.
-            warnings.simplefilter("ignore")
-            try:
-                with looking_only_at(composites), eager_draws():
-                    self._program = source.run_decompositions(dict(table))
-            except Exception as why:  # the framework's own definitions fail on some of its programs
-                raise NoReference(f"not to be decomposed: {type(why).__name__}") from why
+        if source not in _DECOMPOSED:
+            _DECOMPOSED[source] = _decomposed(source)
+        self._program = _DECOMPOSED[source]
         self._given = _keys(source)
         if not set(_keys(self._program)) <= set(self._given):
             raise NoReference("a check that may raise orders its operators by a token")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fusebound.capture.overlap import meet
+from fusebound.capture.overlap import disjoint, meet, meeting
 from fusebound.capture.saved import captured_from_graph
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
@@ -185,3 +185,14 @@ def test_meeting_is_exact() -> None:
     for a, b in product(layouts, layouts):
         apart = 4 * int(b.storage_offset() - a.storage_offset())
         assert meet(a, b, apart) == _meet(a, b), (a.stride(), b.stride(), apart)
+
+
+def test_ranges_that_touch_or_are_empty_are_disjoint() -> None:
+    x = torch.zeros(30)
+    parts, empty = [x[20:], x[:10], x[10:20]], x[5:5]
+    lengths = [40, 40, 40]
+    assert disjoint(parts, lengths)
+    assert not disjoint([*parts, x[9:12]], [*lengths, 12])
+    assert not disjoint([x, x], [120, 120])
+    assert disjoint([torch.zeros(0), x], [0, 120])
+    assert meeting([*parts, empty], {0: {1, 2, 3}}) is None
