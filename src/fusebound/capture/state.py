@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
+import functools
 import inspect
 import linecache
 import types
@@ -146,7 +147,7 @@ class Watch:
                 self._container(name, x)
             case np.ndarray() | bytearray():
                 self._buffer(name, x)
-            case _ if hasattr(x, "func") and hasattr(x, "keywords"):  # functools.partial
+            case functools.partial() | functools.partialmethod():
                 self._waiting += ((name, x.func), (name, x.args), (name, x.keywords))
             case Iterator():
                 self.iterator = name

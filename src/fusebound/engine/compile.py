@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -164,6 +165,11 @@ class CompiledFunction:
         if route is not None:
             others = [(r, s) for r, s in self._routes if s is not spec]
             self._routes = [(route, spec), *others[: ROUTES - 1]]
+
+    def __get__(self, owner: object, cls: type | None = None) -> Any:
+        """As a method of a class, it takes the object first, where the user's function would."""
+        is_method = owner is not None and isinstance(self.fn, types.FunctionType)
+        return types.MethodType(self, owner) if is_method else self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are compiled anew: machine code belongs to a process, parameters to a module."""

@@ -109,7 +109,7 @@ def admits(given):
     {"".join(f"a{i}, " for i in range(len(args)))}{"= given" if args else "pass"}
     try:
         if {nested}: return False
-    except AttributeError: return False
+    except Exception: return False
     return {" and ".join(terms)}
 """
     exec(compile(text, "<fusebound: guards>", "exec"), scope)

@@ -5,13 +5,18 @@ Places are watched, not guessed: where something cannot be watched, `beyond` say
 
 from __future__ import annotations
 
+import array
+import contextvars
+import ctypes
 import dis
 import functools
 import itertools
 import operator
+import threading
 import types
+import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, KeysView
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +25,7 @@ import torch
 
 from fusebound.capture.wrap import reached, unwrapped
 from fusebound.engine.keys import Key, constant_key, tensor_key
+from fusebound.runtime.private import global_hooks, tensor_check
 
 MANY = 1 << 16
 """Places that are watched at most: comparing them takes milliseconds at every call."""
@@ -33,8 +39,18 @@ _LIBRARY = (
 
 _BY_NAME = frozenset(("globals", "eval", "exec"))
 """Builtins that read variables which the code does not name."""
+_OF_MEMORY = frozenset(("storage_offset", "_base", "_is_view"))
+"""What a tensor says of its memory, which calls of one kind need not share."""
+_UNSEEN = (
+    threading.local, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData,
+)  # fmt: skip
+"""Objects whose contents change without a trace, or are of one thread."""
 _FORWARD = frozenset(("forward",))
-_CALL = frozenset(("__call__",))
+_UNCALLED = frozenset(("__init__", "__new__", "__repr__", "__eq__", "__hash__"))
+"""Special methods that a use of an object does not call: a dataclass mentions every field in them."""
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_MISSING = object()
+"""What an entry holds that is not there: it may appear."""
 
 
 class Identity:
@@ -64,6 +80,7 @@ class Surroundings:
     names: list[Any] = field(default_factory=list[Any])
     values: list[Any] = field(default_factory=list[Any])
     checks: list[Callable[[], bool]] = field(default_factory=list[Callable[[], bool]])
+    tensors: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     parts: list[Any] = field(default_factory=list[Any])
     grads: bool = False
     beyond: str = ""
@@ -74,9 +91,8 @@ class Surroundings:
 
     def holds(self) -> bool:
         """Whether every place still holds the very object that it held."""
-        return all(map(operator.is_, map(dict.get, self.tables, self.names), self.values)) and all(
-            check() for check in self.checks
-        )
+        now = map(dict.get, self.tables, self.names, itertools.repeat(_MISSING))
+        return all(map(operator.is_, now, self.values)) and all(check() for check in self.checks)
 
     def written_out(self) -> tuple[list[str], dict[str, Any]]:
         """`holds()` as terms of an expression, and the names in them; where there are many places, in bulk."""
@@ -84,8 +100,9 @@ class Surroundings:
         if count + len(self.checks) > FEW:
             return ["holds()"], {"holds": self.holds}
         names = {f"{what}{i}": x for what, xs in self._columns() for i, x in enumerate(xs)}
-        entries = [f"get(table{i}, key{i}) is held{i}" for i in range(count)]
-        return [*entries, *(f"place{i}()" for i in range(len(self.checks)))], {**names, "get": dict.get}
+        entries = [f"get(table{i}, key{i}, missing) is held{i}" for i in range(count)]
+        names |= {"get": dict.get, "missing": _MISSING}
+        return [*entries, *(f"place{i}()" for i in range(len(self.checks)))], names
 
     def _columns(self) -> tuple[tuple[str, list[Any]], ...]:
         return ("table", self.tables), ("key", self.names), ("held", self.values), ("place", self.checks)
@@ -95,9 +112,13 @@ def surroundings(fn: Callable[..., Any]) -> Surroundings:
     """Closure variables, globals, defaults, attributes of modules and objects, and the same of functions called."""
     roots = [fn] if isinstance(fn, torch.nn.Module) else list(reached(fn).values())
     inputs = frozenset(id(m) for root in roots for m in root.modules())
-    walk = _Walk(Surroundings(), [(fn, frozenset())], inputs)
+    found = Surroundings()
+    if any(global_hooks()):
+        found.beyond = "hooks run around every module, those that tracing makes too"
+    walk = _Walk(found, [(fn, frozenset())], inputs)
     while walk.waiting and not walk.found.beyond:
         walk.follow(*walk.waiting.pop())
+    walk.kinds_of_tensors()
     return walk.found
 
 
@@ -112,12 +133,28 @@ class _Walk:
     found: Surroundings
     waiting: list[tuple[Any, frozenset[str]]]
     inputs: frozenset[int]
-    seen: set[int] = field(default_factory=set[int])
+    seen: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+    classes: set[tuple[type, frozenset[str]]] = field(default_factory=set[tuple[type, frozenset[str]]])
     places: int = 0
+
+    def kinds_of_tensors(self) -> None:
+        """A tensor may change in place: `resize_`, `requires_grad_`."""
+        if tensors := self.found.tensors:
+            check = tensor_check(tensors)
+            held = [tensor_key(t) for t in tensors]
+            self.found.checks.append(
+                (lambda: check(*tensors)) if check else lambda: [tensor_key(t) for t in tensors] == held
+            )
+
+    def absent(self, table: KeysView[str], names: frozenset[str]) -> None:
+        """Names that code mentions and that are not there: one may appear, and hide another of its class or module."""
+        if missing := frozenset(n for n in names if n not in table):
+            self.found.parts.append(missing)
+            self.found.checks.append(functools.partial(table.isdisjoint, missing))
 
     def entry(self, table: dict[Any, Any], name: Any, names: frozenset[str]) -> None:
         """An entry of a dictionary: a global, an attribute."""
-        x = table.get(name)
+        x = table.get(name, _MISSING)
         self.found.tables.append(table)
         self.found.names.append(name)
         self.found.values.append(x)
@@ -138,41 +175,63 @@ class _Walk:
         if isinstance(x, torch.Tensor):
             self.found.parts.append(tensor_key(x))
             self.found.grads |= x.requires_grad
+            self.found.tensors.append(x)
         self.waiting.append((x, names))
 
     def follow(self, x: Any, names: frozenset[str]) -> None:
         """Watch the places that a value leads to."""
         x = unwrapped(x)
-        if id(x) in self.seen or isinstance(x, torch.Tensor) or constant_key(x) is not None:
+        known = self.seen.get(id(x))
+        if constant_key(x) is not None or (known is not None and names <= known):
             return
-        self.seen.add(id(x))
+        self.seen[id(x)] = names | (known or frozenset())
         match x:
+            case torch.Tensor():
+                self._named(vars(x), names)
             case torch.nn.Module():
-                self._module(x)
+                if known is None:
+                    self._module(x)
+                self._attributes(x, names)
             case types.FunctionType():
-                self._function(x)
+                if known is None:
+                    self._function(x)
+                self._named(vars(x), names)
             case types.MethodType():
-                self.waiting.append((x.__self__, _mentioned(x.__func__.__code__)))
-                self._function(x.__func__)
+                self.waiting += ((x.__self__, _mentioned(x.__func__.__code__)), (x.__func__, names))
             case functools.partial():
                 self.waiting += ((x.func, names), (x.args, names), (x.keywords, names))
             case dict():
-                self._items(x, names)
+                own: Any = OrderedDict if isinstance(x, OrderedDict) else dict
+                self._items(functools.partial(own.keys, x), functools.partial(own.values, x), names)
+                self._as_object(x, names)
+            case types.MappingProxyType():
+                self._items(x.keys, x.values, names)
+            case _ if isinstance(x, _VIEWS):
+                self.waiting.append((x.mapping, names))
             case list() | tuple() | set() | frozenset() | deque():
                 self._elements(x, names)
+                self._as_object(x, names)
             case types.ModuleType():
                 if not _is_library(x.__name__):
                     self._attributes(x, names)
             case type():
                 self._class(x, names)
-            case np.ndarray():
+            case np.ndarray() | array.array():
                 self._array(x)
             case bytearray():
                 self._elements(x, names)
-            case _ if not _is_library(type(x).__module__):
-                self._attributes(x, names | _CALL)
+            case contextvars.ContextVar():
+                self.place(functools.partial(x.get, None), names)
+            case weakref.ReferenceType():
+                self._reference(x, names)
+            case _ if isinstance(x, _UNSEEN):
+                self.found.beyond = f"it reads a {type(x).__name__}, which may change unseen"
             case _:
-                pass
+                self._as_object(x, names)
+
+    def _as_object(self, x: Any, names: frozenset[str]) -> None:
+        if not _is_library(type(x).__module__):
+            self._attributes(x, names | _special(type(x)))
 
     def _function(self, f: types.FunctionType) -> None:
         if _is_library(f.__module__ or ""):
@@ -182,23 +241,44 @@ class _Walk:
         if by_name := variables & _BY_NAME:
             self.found.beyond = f"it calls {min(by_name)}(), which may read any variable"
             return
+        if asked := names & _OF_MEMORY:
+            self.found.beyond = f"it asks for {min(asked)}, which calls of one kind need not share"
+            return
+        if "is_grad_enabled" in names and torch.is_grad_enabled():
+            self.found.beyond = "it asks whether gradients are recorded, which they are not in a kernel"
+            return
         for cell in f.__closure__ or ():
             self.place(functools.partial(_contents, cell), names)
-        for name in sorted(variables & f.__globals__.keys()):
-            self.entry(f.__globals__, name, names)
-        for name in sorted(names & f.__dict__.keys()):
-            self.entry(f.__dict__, name, names)
-        self.waiting += ((f.__defaults__, names), (f.__kwdefaults__, names))
+        self._named(f.__globals__, variables, names)
+        code, defaults, by_name = held = f.__code__, f.__defaults__, f.__kwdefaults__
+        self.found.checks.append(
+            lambda: f.__code__ is code and f.__defaults__ is defaults and f.__kwdefaults__ is by_name
+        )
+        for x in held:
+            self._held(x, names)
+
+    def _named(
+        self, table: dict[str, Any], names: frozenset[str], inner: frozenset[str] | None = None
+    ) -> None:
+        """Entries of a dictionary that code names; `inner` are those that it mentions of what they hold."""
+        for name in sorted(names & table.keys()):
+            self.entry(table, name, names if inner is None else inner)
+        self.absent(table.keys(), names)
 
     def _module(self, module: torch.nn.Module) -> None:
         """Flags, children and hooks of all submodules in bulk; parameters by kind; attributes that `forward` names."""
         parts = list(module.modules())
         self._bulk(lambda: [m.training for m in parts])
-        hooks = [table for m in parts for table in (m._forward_hooks, m._forward_pre_hooks)]
+        hooks = [table for m in parts for table in (m._forward_hooks, m._forward_pre_hooks)] + global_hooks()
         self._bulk(lambda: [hook for table in hooks for hook in table.values()])
         self.waiting += ((hook, frozenset[str]()) for table in hooks for hook in table.values())
         children = [m._modules for m in parts]
         self._bulk(lambda: [c for table in children for c in table.values()])
+        registered = [table for m in parts for table in (m._parameters, m._buffers)]
+        self._bulk(lambda: list(itertools.chain.from_iterable(registered)))
+        for table in registered:
+            for name in (name for name, t in table.items() if t is None):
+                self.entry(table, name, frozenset())
         for t in (*module.parameters(), *module.buffers()):
             self.found.parts.append(tensor_key(t))
             self.found.grads |= t.requires_grad
@@ -206,7 +286,7 @@ class _Walk:
             for table in () if id(m) in self.inputs else (m._parameters, m._buffers):
                 for name in table:
                     self.entry(table, name, frozenset())
-            self.seen.add(id(m))
+            self.seen[id(m)] = self.seen.get(id(m), frozenset()) | _FORWARD
             self._attributes(m, _FORWARD)
 
     def _bulk(self, read: Callable[[], list[Any]]) -> None:
@@ -214,12 +294,23 @@ class _Walk:
         self.found.parts.append(tuple(held))
         self.found.checks.append(lambda: read() == held)
 
-    def _items(self, x: dict[Any, Any], names: frozenset[str]) -> None:
+    def _reference(self, x: weakref.ReferenceType[Any], names: frozenset[str]) -> None:
+        """Whether what it leads to is alive, and that in turn, which must not be kept alive."""
+        gone = x() is None
+        self.found.parts.append(gone)
+        self.found.checks.append(lambda: (x() is None) == gone)
+        self.waiting.append((x(), names))
+
+    def _items(
+        self,
+        keys: Callable[[], Collection[Any]],
+        values: Callable[[], Collection[Any]],
+        names: frozenset[str],
+    ) -> None:
         """A dictionary of any kind, by the order of its keys and what they hold."""
-        own: Any = OrderedDict if isinstance(x, OrderedDict) else dict
-        keys, values = list(own.keys(x)), list(own.values(x))
-        self.found.checks.append(lambda: _same(own.keys(x), keys) and _same(own.values(x), values))
-        self._contained((*keys, *values), names)
+        known, held = list(keys()), list(values())
+        self.found.checks.append(lambda: _same(keys(), known) and _same(values(), held))
+        self._contained((*known, *held), names)
 
     def _elements(self, x: Collection[Any], names: frozenset[str]) -> None:
         held = list(x)
@@ -235,9 +326,11 @@ class _Walk:
             if self.found.beyond:
                 return
 
-    def _array(self, x: np.ndarray[Any, Any]) -> None:
-        if x.nbytes > _BYTES or x.dtype.hasobject:
-            self.found.beyond = f"it reads an array of numpy of {x.nbytes} bytes, which may change unseen"
+    def _array(self, x: np.ndarray[Any, Any] | array.array[Any]) -> None:
+        nbytes = len(x) * x.itemsize if isinstance(x, array.array) else x.nbytes
+        if nbytes > _BYTES or (isinstance(x, np.ndarray) and x.dtype.hasobject):
+            kind = "an array of numpy" if isinstance(x, np.ndarray) else "an array"
+            self.found.beyond = f"it reads {kind} of {nbytes} bytes, which may change unseen"
             return
         held = x.tobytes()
         self.found.parts.append(held)
@@ -249,18 +342,22 @@ class _Walk:
         cls = type(x)
         names = _reachable(cls, names)
         if isinstance(table, dict):
-            for name in sorted(n for n in names if n in table or hasattr(cls, n)):
-                self.entry(table, name, names)
+            self._named(table, names)
         for name in sorted(n for n in names if isinstance(getattr(cls, n, None), types.MemberDescriptorType)):
             self.place(functools.partial(getattr, x, name, None), names)
         self._class(cls, names)
 
     def _class(self, cls: type, names: frozenset[str]) -> None:
         """Class attributes that are mentioned, of the user's own classes."""
+        if (cls, names) in self.classes:
+            return
+        self.classes.add((cls, names))
         for base in cls.__mro__:
             if not _is_library(base.__module__):
-                for name in sorted(names & vars(base).keys()):
+                own: Any = vars(base).keys()
+                for name in sorted(names & own):
                     self.place(functools.partial(_attribute, base, name), names)
+                self.absent(own, names)
 
 
 def _same(now: Collection[Any], held: list[Any]) -> bool:
@@ -277,6 +374,14 @@ def _contents(cell: types.CellType) -> Any:
 
 def _attribute(cls: type, name: str) -> Any:
     return vars(cls).get(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _special(cls: type) -> frozenset[str]:
+    """Special methods of the user's, which code calls without naming them: `x[i]`, `x * 2`, `with x`."""
+    own = (vars(base).items() for base in cls.__mro__ if not _is_library(base.__module__))
+    named = (n for n, f in itertools.chain.from_iterable(own) if isinstance(f, types.FunctionType))
+    return frozenset(n for n in named if n.startswith("__") and n.endswith("__")) - _UNCALLED
 
 
 def _is_library(module: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -55,6 +55,12 @@ def _plain_dispatch() -> Callable[[], bool]:
 
 plain_dispatch = _plain_dispatch()
 """Whether all of them are true."""
+
+
+def global_hooks() -> list[Mapping[int, Any]]:
+    """The tables of hooks that run around the `forward` of every module."""
+    names = ("_global_forward_hooks", "_global_forward_pre_hooks")
+    return [getattr(torch.nn.modules.module, name, {}) for name in names]
 
 
 def tensor_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:

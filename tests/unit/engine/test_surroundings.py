@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+import functools
+import threading
+import weakref
+from array import array
+from collections import OrderedDict, UserDict, defaultdict, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from fusebound.engine.compile import EagerNotice, Options, compile
 from fusebound.engine.surroundings import MANY, surroundings
@@ -109,9 +115,142 @@ def far_away() -> tuple[Read, Change]:
     return read, lambda: setattr(end, "k", end.k + 1)
 
 
+def an_attribute_that_appears() -> tuple[Read, Change]:
+    s = SimpleNamespace()
+    return lambda: getattr(s, "k", 1.0), lambda: setattr(s, "k", getattr(s, "k", 1.0) + 1)
+
+
+def an_attribute_of_a_function_that_appears() -> tuple[Read, Change]:
+    def read() -> float:
+        return getattr(read, "k", 1.0)
+
+    return read, lambda: setattr(read, "k", read() + 1)
+
+
+def a_class_attribute_that_hides_another() -> tuple[Read, Change]:
+    class Base:
+        k = 1.0
+
+    class Derived(Base):
+        pass
+
+    return lambda: Derived.k, lambda: setattr(Derived, "k", Derived.k + 1)
+
+
+def a_global_that_hides_a_builtin() -> tuple[Read, Change]:
+    variables: dict[str, Any] = {}
+    exec("def read():\n    return float(abs(-1))", variables)
+    return variables["read"], lambda: variables.update(abs=lambda x: 2)
+
+
+def the_code_of_a_function() -> tuple[Read, Change]:
+    def read() -> float:
+        return 1.0
+
+    def other() -> float:
+        return 2.0
+
+    return lambda: read(), lambda: setattr(read, "__code__", other.__code__)
+
+
+def a_default() -> tuple[Read, Change]:
+    def read(k: float = 1.0) -> float:
+        return k
+
+    return lambda: read(), lambda: setattr(read, "__defaults__", (2.0,))
+
+
+def a_default_by_name() -> tuple[Read, Change]:
+    def read(*, k: float = 1.0) -> float:
+        return k
+
+    return lambda: read(), lambda: setattr(read, "__kwdefaults__", {"k": 2.0})
+
+
+def a_user_dict() -> tuple[Read, Change]:
+    d = UserDict(k=1.0)
+    return lambda: d["k"], lambda: d.update(k=d["k"] + 1)
+
+
+class Scaled(list[float]):
+    factor = 1.0
+
+    def __getitem__(self, i: Any) -> Any:
+        return super().__getitem__(i) * self.factor
+
+
+def what_a_special_method_reads() -> tuple[Read, Change]:
+    x = Scaled([3.0])
+    return lambda: x[0], lambda: setattr(x, "factor", x.factor + 1)
+
+
+def a_view_of_a_dict() -> tuple[Read, Change]:
+    d = {"k": 1.0}
+    values, proxy = d.values(), MappingProxyType(d)
+    return lambda: next(iter(values)) + proxy["k"], lambda: d.update(k=d["k"] + 1)
+
+
+def an_array() -> tuple[Read, Change]:
+    a = array("d", [1.0])
+    return lambda: a[0], lambda: a.__setitem__(0, a[0] + 1)
+
+
+def a_context_variable() -> tuple[Read, Change]:
+    k = ContextVar("k", default=1.0)
+    return lambda: k.get(), lambda: k.set(k.get() + 1)
+
+
+def the_size_of_a_tensor() -> tuple[Read, Change]:
+    t = torch.zeros(3)
+    return lambda: float(t.shape[0]), lambda: t.resize_(t.shape[0] + 1)
+
+
+def an_attribute_of_a_tensor() -> tuple[Read, Change]:
+    t: Any = torch.zeros(3)
+    t.k = 1.0
+    return lambda: t.k, lambda: setattr(t, "k", t.k + 1)
+
+
+def a_weak_reference() -> tuple[Read, Change]:
+    held = [Referred()]
+    k = weakref.ref(held[0])
+    return lambda: 1.0 if k() is None else 2.0, held.clear
+
+
+class Referred:
+    pass
+
+
+def read_by_two_functions() -> tuple[Read, Change]:
+    s = SimpleNamespace(k=1.0, n=1.0)
+
+    def first() -> float:
+        return s.n
+
+    def second() -> float:
+        return s.k
+
+    return lambda: first() + second(), lambda: setattr(s, "n", s.n + 1)
+
+
+class Helpful(torch.nn.Module):
+    k = 1.0
+
+    def helper(self) -> float:
+        return self.k
+
+
+def what_another_method_of_a_module_reads() -> tuple[Read, Change]:
+    m = Helpful()
+    return lambda: m.helper(), lambda: setattr(m, "k", m.k + 1)
+
+
 PLACES: tuple[Place, ...] = (
     large_dict, large_list, renamed_keys, default_dict, ordered_dict, a_set, a_deque, a_slot, named_by_a_string,
-    far_away,
+    far_away, an_attribute_that_appears, an_attribute_of_a_function_that_appears, a_class_attribute_that_hides_another,
+    a_global_that_hides_a_builtin, the_code_of_a_function, a_default, a_default_by_name, a_user_dict,
+    what_a_special_method_reads, a_view_of_a_dict, an_array, a_context_variable, the_size_of_a_tensor,
+    an_attribute_of_a_tensor, a_weak_reference, read_by_two_functions, what_another_method_of_a_module_reads,
 )  # fmt: skip
 
 
@@ -141,6 +280,40 @@ def test_a_parameter_of_a_module_that_no_name_leads_to_is_replaced(
             norm.weight = torch.nn.Parameter(torch.full((33,), k + 2.0))
 
 
+def test_a_parameter_that_was_none_is_seen() -> None:
+    class Shifted(torch.nn.Module):
+        shift: torch.nn.Parameter | None
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_parameter("shift", None)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.relu(x * 2 + 1)
+            return y if self.shift is None else y + self.shift
+
+    m = Shifted()
+    g = compile(m, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    x = torch.randn(33)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(g(x), m(x))
+        assert g.executable is not None
+        m.shift = torch.nn.Parameter(torch.ones(33))
+        torch.testing.assert_close(g(x), m(x))
+
+
+def test_a_hook_around_every_module_runs() -> None:
+    m = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sigmoid())
+    g = compile(m, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    x = torch.randn(33)
+    g(x)
+    assert g.executable is not None
+    hook: Any = lambda module, args: (args[0] + 1,)  # noqa: E731
+    with register_module_forward_pre_hook(hook), pytest.warns(EagerNotice, match="hooks run"):
+        torch.testing.assert_close(g(x), m(x))
+
+
 def large_array() -> tuple[Read, Change]:
     x = np.ones(1 << 14)
     return lambda: float(x[3]), lambda: x.__setitem__(3, x[3] + 1)
@@ -151,7 +324,16 @@ def endless_list() -> tuple[Read, Change]:
     return lambda: x[-1], lambda: x.__setitem__(-1, x[-1] + 1)
 
 
-@pytest.mark.parametrize("place", [large_array, endless_list], ids=lambda p: p.__name__)
+def a_variable_of_a_thread() -> tuple[Read, Change]:
+    k = threading.local()
+    k.x = 1.0
+    return lambda: k.x, lambda: setattr(k, "x", k.x + 1)
+
+
+UNSEEN = (large_array, endless_list, a_variable_of_a_thread)
+
+
+@pytest.mark.parametrize("place", UNSEEN, ids=lambda p: p.__name__)
 def test_what_cannot_be_watched_runs_eagerly(place: Place) -> None:
     with pytest.warns(EagerNotice, match="may change unseen"):
         g = answers_follow(*place())
@@ -190,3 +372,53 @@ def test_a_variable_that_is_looked_up_by_name_cannot_be_watched() -> None:
         return globals()[name]
 
     assert "globals()" in surroundings(lambda d: d * variable("x")).beyond
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda x: torch.is_grad_enabled(), lambda x: x.storage_offset(), lambda x: x._base is None],
+    ids=["grad", "offset", "base"],
+)  # fmt: skip
+def test_what_tracing_would_answer_for_all_calls_is_not_asked(ask: Callable[[torch.Tensor], Any]) -> None:
+    g = compile(lambda x: torch.relu(x * 2 + int(ask(x))), Options(contest=False, hardware="cpu-avx512"))
+    with pytest.warns(EagerNotice, match="it asks"):
+        for x in (torch.zeros(9), torch.zeros(13)[4:]):
+            assert torch.equal(g(x), g.fn(x))
+
+
+def test_a_compiled_method_is_given_its_object() -> None:
+    class Scaling:
+        k = 3.0
+
+        @functools.partial(compile, options=Options())
+        def scaled(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.k
+
+    with pytest.warns(EagerNotice, match="not a plain CPU tensor"):
+        assert torch.equal(Scaling().scaled(torch.ones(3)), torch.full((3,), 3.0))
+
+
+def test_an_object_that_answers_for_any_attribute_is_looked_at_with_care() -> None:
+    class Table:
+        held: dict[str, float]
+
+        def __init__(self) -> None:
+            self.held = {"k": 1.0}
+
+        def __getattr__(self, name: str) -> float:
+            return self.held[name]  # not an AttributeError, as it should be
+
+    t = Table()
+    answers_follow(lambda: t.k, lambda: t.held.update(k=2.0))
+
+
+def test_an_argument_without_the_attributes_of_a_tensor_runs_eagerly() -> None:
+    def f(x: Any, y: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + y)
+
+    g = compile(f, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    x, y = torch.randn(2, 33)
+    g(x, y)
+    assert g.executable is not None
+    with pytest.warns(EagerNotice, match="not a plain CPU tensor"):
+        traced = torch.fx.symbolic_trace(lambda x, y: g(x, y))
+    assert torch.equal(traced(x, y), f(x, y))
