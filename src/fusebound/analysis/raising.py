@@ -1,4 +1,4 @@
-"""Operators that raise at an element (`OpSpec.raises`).
+"""Operators that raise on some data: primitives at an element (`OpSpec.raises`), and whatever the framework runs.
 
 A kernel evaluates what its results need. Eager evaluates every element, and raises also for one that a slice drops or
 an update overwrites afterwards; so such an operator is fused only where the kernel evaluates all of it.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Graph, Node
-from fusebound.ir.ops import OPS
+from fusebound.ir.ops import spec_of
 
 
 def partly_checked(g: Graph, order: Sequence[Node], outputs: Collection[str]) -> Node | None:
@@ -27,7 +27,7 @@ def partly_checked(g: Graph, order: Sequence[Node], outputs: Collection[str]) ->
                     whole.update(n.inputs[1:])
                 case _:
                     whole.update(n.inputs)
-        elif _may_raise(g, n):
+        elif may_raise(g, n):
             return n
     return None
 
@@ -55,10 +55,12 @@ def _span(g: Graph, n: Node) -> tuple[int, int, int]:
     return dim, start, start + size
 
 
-def _may_raise(g: Graph, n: Node) -> bool:
-    fault = OPS[n.op].raises
-    if fault != "division":
-        return fault is not None
+def may_raise(g: Graph, n: Node) -> bool:
+    """Whether an operator may refuse its data. A primitive's spec says what it refuses; of any other operator nobody
+    knows (`poisson` wants positive rates, `cholesky` a positive matrix)."""
+    spec = spec_of(n.op)
+    if spec is None or spec.raises != "division":
+        return spec is None or spec.raises is not None
     divisor = g.producer.get(n.inputs[1])
     constant = divisor is not None and divisor.op == "const" and bool(divisor.attr("value"))
     return not DTYPES[g.values[n.out].dtype].is_float and not constant

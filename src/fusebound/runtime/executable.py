@@ -11,16 +11,13 @@ from typing import Any
 
 import torch
 
-from fusebound.analysis.alias import is_view
 from fusebound.analysis.draws import counted
 from fusebound.capture.captured import Captured
 from fusebound.capture.overlap import meeting
-from fusebound.capture.replay import is_alias
 from fusebound.codegen.build import Kernel
-from fusebound.errors import UsageError
+from fusebound.errors import FuseboundError, UsageError
 from fusebound.ir.control import control
-from fusebound.ir.graph import Graph, Input, Mutation, UserOp
-from fusebound.ir.ops import OPS
+from fusebound.ir.graph import Input, Mutation, UserOp
 from fusebound.plan.plan import Group, Plan
 from fusebound.runtime.binding import binder, is_kind, kind, positional, result
 from fusebound.runtime.control import Body, control_step, entered
@@ -33,6 +30,7 @@ from fusebound.runtime.steps import (
     restride,
     same_layout,
 )
+from fusebound.runtime.storage import last_reads, lost_views, written_directly
 from fusebound.runtime.straight import Run, straight
 from fusebound.runtime.written import parts
 
@@ -63,16 +61,16 @@ class Executable:
         self.plan = plan
         self.captured = captured
         own = tuple(kernels[g.id] for g in plan.groups if g.id in kernels)
+        self._switches = switches = switches or self
         self.poison = False
         self.entered: set[str] = set()
         self.threads = threads
         graph = captured.graph
         self._nested = {
-            name: Executable(p, captured.subgraph(name), kernels, threads=threads, switches=switches or self)
+            name: Executable(p, captured.subgraph(name), kernels, threads=threads, switches=switches)
             for name, p in plan.nested.items()
         }
-        seen = (switches or self).entered
-        self._bodies = {name: _noted(exe.run, name, seen) for name, exe in self._nested.items()}
+        self._bodies = {name: _noted(exe.run, name, switches.entered) for name, exe in self._nested.items()}
         self.kernels = (*own, *(k for exe in self._nested.values() for k in exe.kernels))
         self._slot = {v: i for i, v in enumerate(graph.values)}
         self._inputs = [self._slot[v] for v in graph.input_ids]
@@ -83,11 +81,12 @@ class Executable:
         self._positional, self._bind, self._result = positional(captured), binder(captured), result(captured)
         targets = {m.source: m.target for m in graph.mutations}
         self._parts = {m: parts(graph, m) for m in graph.mutations}
-        direct = self._direct_values = self._direct(graph, plan, kernels)
+        partly = {m.source for m, views in self._parts.items() if views is not None}
+        direct = self._direct_values = written_directly(graph, plan, kernels, partly)
         self._steps: list[tuple[Group, Step]] = []
         for group in plan.groups:
             if group.id in kernels:
-                step = kernel_step(graph, kernels[group.id], self._slot, direct, switches or self)
+                step = kernel_step(graph, kernels[group.id], self._slot, direct, switches)
             elif (c := control(graph, op := graph.user[group.users[0]])) is not None:
                 step = control_step(op, c, graph, self._slot, self._bodies)
             elif self.counted_draws and counted(graph, graph.user[group.users[0]]):
@@ -95,7 +94,8 @@ class Executable:
             else:
                 step = framework_step(graph, graph.user[group.users[0]], self._slot, captured)
             self._steps.append((group, step))
-        self._drop = self._lifetimes(graph, plan)
+        drops = last_reads(graph, plan)
+        self._drop = [[self._slot[v] for v in values] for values in drops]
         self._program = [(step, drop) for (_, step), drop in zip(self._steps, self._drop, strict=True)]
         self._copies = [
             (self._slot[m.target], self._slot[m.source], self._parts[m])
@@ -103,17 +103,18 @@ class Executable:
             if m.source not in direct
         ]
         self._outputs = [self._slot[targets.get(v, v)] for v in graph.outputs]
-        self._views = [framework_step(graph, u, self._slot, captured) for u in _lost_views(graph, plan)]
+        self._views = [framework_step(graph, u, self._slot, captured) for u in lost_views(graph, plan)]
         self._written = [(self._slot[m.target], self._slot[m.source]) for m in graph.mutations]
-        self._straight = self._written_out(plan, kernels, [targets.get(v, v) for v in graph.outputs])
+        self._straight = self._written_out(kernels, drops, [targets.get(v, v) for v in graph.outputs])
         place = {v: i for i, v in enumerate(graph.input_ids)}
         self._apart = {place[p.written]: {place[v] for v in p.others} for p in plan.preconditions}
 
-    def _written_out(self, plan: Plan, kernels: dict[str, Kernel], outputs: list[str]) -> Run | None:
+    def _written_out(
+        self, kernels: dict[str, Kernel], drops: list[list[str]], outputs: list[str]
+    ) -> Run | None:
         if self._copies or self._views or self._nested:
             return None
-        values = {i: v for v, i in self._slot.items()}
-        steps = [(g, [values[i] for i in drop]) for g, drop in zip(plan.groups, self._drop, strict=True)]
+        steps = list(zip(self.plan.groups, drops, strict=True))
         graph, direct = self.captured.graph, self._direct_values
         return straight(graph, steps, kernels, direct, outputs, self._stepwise, self.threads)
 
@@ -224,7 +225,7 @@ class Executable:
 
     def run_plain(self, inputs: Sequence[Any]) -> list[Any]:
         """`run` for a caller who has checked the inputs and knows that autograd records nothing."""
-        if self._straight is not None and not self.poison:
+        if self._straight is not None and not self._switches.poison:
             return self._straight(inputs)
         return self._stepwise(inputs)
 
@@ -237,6 +238,8 @@ class Executable:
                 for i in drop:
                     env[i] = None
                 done += 1
+        except (FuseboundError, MemoryError, torch.OutOfMemoryError):  # not what eager would say
+            raise
         except Exception:
             self._raise_first(done, env)
             raise
@@ -252,17 +255,18 @@ class Executable:
             if op.name in raised[0].users and not raised[0].is_kernel:
                 return
             if op.name in left:
-                (boundaries.get(op.name) or self._as_operator(op))(env)
+                try:
+                    (boundaries.get(op.name) or self._as_operator(op))(env)
+                except Exception as first:
+                    raise first from first.__cause__  # the kernel's exception is no part of eager's
 
     def watched(self, inputs: Sequence[Any], see: Callable[[Group, Mapping[str, Any]], None]) -> list[Any]:
         """`run_plain` that shows the values of every group, by id, as its step has left them."""
         env = self._start(inputs)
         with torch.no_grad():
-            for (group, step), drop in zip(self._steps, self._drop, strict=True):
+            for group, step in self._walk(env):
                 step(env)
                 see(group, {v: env[self._slot[v]] for v in group.outputs})
-                for i in drop:
-                    env[i] = None
             return self._finish(env)
 
     def profile(
@@ -273,12 +277,10 @@ class Executable:
         for _ in range(rounds):
             env = self._start(self.captured.bind(args, kwargs))
             with torch.no_grad():
-                for (group, step), drop in zip(self._steps, self._drop, strict=True):
+                for group, step in self._walk(env):
                     start = time.perf_counter()
                     step(env)
                     samples[group.id].append((time.perf_counter() - start) * 1e6)
-                    for i in drop:
-                        env[i] = None
                 self._finish(env)
         return {g: median(s) for g, s in samples.items()}
 
@@ -289,7 +291,7 @@ class Executable:
         framework operator draws the same."""
         env = self._start(inputs)
         graph = self.captured.graph
-        for (group, step), drop in zip(self._steps, self._drop, strict=True):
+        for group, step in self._walk(env):
             draws = any(counted(graph, graph.user[u]) for u in group.users)
             written = any(v in self._direct_values for v in group.outputs)
             if group.is_kernel and not draws and not written:
@@ -299,6 +301,12 @@ class Executable:
                 for name, operands in entered(c, self._slot, env, self._bodies):
                     yield from self._nested[name].duels(operands)
             step(env)
+
+    def _walk(self, env: list[Any]) -> Iterator[tuple[Group, Step]]:
+        """Every group with its step, for a caller who runs it; its values are dropped after their last reader.
+        (`_stepwise` has this loop written out: it is in every call.)"""
+        for (group, step), drop in zip(self._steps, self._drop, strict=True):
+            yield group, step
             for i in drop:
                 env[i] = None
 
@@ -327,49 +335,6 @@ class Executable:
             _run_all(self._views, env)
         return [env[i] for i in self._outputs]
 
-    def _direct(self, graph: Graph, plan: Plan, kernels: dict[str, Kernel]) -> dict[str, str]:
-        """Mutations that a kernel writes straight into their input: the last step that touches its memory. One that
-        may raise writes into none, nor does one before a step that may and that the user has before the write: eager
-        raises before it writes."""
-        chosen: dict[str, str] = {}
-        place = {u.name: i for i, u in enumerate(graph.user_ops)}
-        for i, group in enumerate(plan.groups):
-            if group.id not in kernels or kernels[group.id].flags:
-                continue
-            later = {v for g in plan.groups[i + 1 :] for v in g.inputs}
-            raising = [u for g in plan.groups[i + 1 :] for u in g.users if _may_raise(graph, g, u, kernels)]
-            first = min((place[u] for u in raising), default=len(place))
-            for value, target in kernels[group.id].in_place.items():
-                touched = _views_of(graph, target)
-                elsewhere = touched & (later | graph.escaping)
-                partly = any(m.source == value and views is not None for m, views in self._parts.items())
-                early = first < place[graph.producer[value].user]
-                if not early and not elsewhere and not partly and touched & set(group.inputs) <= {target}:
-                    chosen[value] = target
-        return chosen
-
-    def _lifetimes(self, graph: Graph, plan: Plan) -> list[list[int]]:
-        """Slots whose last reader is each step."""
-        keep = set(graph.outputs) | graph.escaping | set(graph.input_ids)
-        last: dict[str, int] = {}
-        for i, group in enumerate(plan.groups):
-            for v in (*group.inputs, *group.outputs):
-                last[v] = i
-        drops: list[list[int]] = [[] for _ in plan.groups]
-        for v, i in last.items():
-            if v not in keep:
-                drops[i].append(self._slot[v])
-        return drops
-
-
-def _may_raise(graph: Graph, group: Group, user: str, kernels: Mapping[str, Kernel]) -> bool:
-    """Whether an operator of a group may refuse its data: a kernel says so; the framework refuses indices and divisors,
-    and who knows what of operators that are opaque."""
-    if group.id in kernels:
-        return bool(kernels[group.id].flags)
-    read = (graph.values[v].dtype for n in graph.members[user] for v in n.inputs)
-    return graph.user[user].kind == "opaque" or any(t.startswith(("int", "uint")) for t in read)
-
 
 def _whole(t: torch.Tensor) -> torch.Tensor:
     return t
@@ -392,30 +357,3 @@ def _noted(body: Body, name: str, seen: set[str]) -> Body:
 def _run_all(steps: Sequence[Step], env: list[Any]) -> None:
     for step in steps:
         step(env)
-
-
-def _lost_views(graph: Graph, plan: Plan) -> list[UserOp]:
-    """Views to be made again at the end: of what inputs become, to show the inputs' own memory; and of other results,
-    where a kernel stored the view as memory of its own."""
-    sources = {m.source for m in graph.mutations}
-    inside = {u for g in plan.groups if g.is_kernel for u in g.users}
-    found: set[str] = set()
-    for v in set(graph.outputs) - sources:
-        chain: list[str] = []
-        while (n := graph.producer.get(v)) and (is_view(graph, u := graph.user[n.user]) or is_alias(u)):
-            chain.append(n.user)
-            v = graph.members[n.user][0].inputs[0]
-            if v in sources or (v in graph.outputs and not inside.isdisjoint(chain)):
-                found.update(chain)
-                break
-    return [u for u in graph.user_ops if u.name in found]
-
-
-def _views_of(graph: Graph, value: str) -> set[str]:
-    """A value and everything that may be a view of it: moves, and what the framework makes of it."""
-    found = {value}
-    for n in graph.nodes:
-        spec = OPS.get(n.op)
-        if (spec is None or spec.cls == "move") and not found.isdisjoint(n.inputs):
-            found.update(n.outputs)
-    return found

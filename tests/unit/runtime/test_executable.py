@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
-from fusebound.errors import UsageError
+from fusebound.errors import BuildError, UsageError
 from fusebound.measure.bench import bench
 from fusebound.plan.greedy import plan
 from fusebound.runtime.executable import Executable
@@ -102,6 +102,22 @@ def test_poisoned_memory_is_overwritten_everywhere() -> None:
     exe.poison = True
     for got, want in zip(exe(x), f(x), strict=True):
         torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("taken", [1.0, -1.0])
+def test_a_branch_is_poisoned_with_its_program(taken: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that write nothing leave what their outputs held before."""
+    nothing = lambda *args, **kwargs: lambda *tensors: None  # noqa: E731
+    for module in ("steps.launch_of", "straight.launch_of", "straight.on_one_thread"):
+        monkeypatch.setattr(f"fusebound.runtime.{module}", nothing)
+
+    def f(p: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(p > 0, lambda x: x.exp() + 1, lambda x: x.neg() * 2, (x,))
+
+    x = torch.ones(64)
+    exe = built(f, torch.tensor(taken), x)
+    exe.poison = True
+    assert exe(torch.tensor(taken), x).isnan().all()
 
 
 def normed(x: torch.Tensor) -> torch.Tensor:
@@ -322,3 +338,18 @@ def test_a_type_that_tracing_got_wrong_is_refused() -> None:
         exe = built(lambda x: torch.ops.fusebound_test.narrow(x).neg().neg().exp(), x)
         with pytest.raises(UsageError, match="gives bfloat16, tracing has said float32"):
             exe(x)
+
+
+@pytest.mark.parametrize("error", [BuildError("writes outside of its outputs"), MemoryError()])
+def test_what_is_no_fault_of_the_arguments_is_not_looked_for_in_eager(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("fusebound.runtime.steps.launch_of", lambda *_: fail)
+    x, i = torch.randn(50, 33), torch.tensor([0, 49, 7])
+    exe = built(pick, x, i)
+    monkeypatch.setattr(exe, "_as_operator", lambda op: pytest.fail(f"{op.name} runs once more"))
+    with pytest.raises(type(error)):
+        exe(x, i)

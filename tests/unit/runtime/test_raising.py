@@ -46,6 +46,9 @@ def refuse_alike(compiled: Callable[..., Any], eager: Callable[..., Any], args: 
     with pytest.raises(type(theirs.value)) as ours:
         compiled(*args)
     assert type(ours.value) is type(theirs.value) and str(ours.value) == str(theirs.value)
+    assert ours.value.__cause__ is None and (
+        ours.value.__context__ is None or ours.value.__suppress_context__
+    ), "the kernel's own exception shows"
 
 
 @pytest.mark.parametrize("contest", [False, True])
@@ -83,6 +86,25 @@ def test_nothing_is_written_before_what_the_user_has_before_it() -> None:
     with pytest.raises(RuntimeError):
         compiled(x, X, i + 7)
     assert torch.equal(x, torch.full((3, 4), 2.0))
+
+
+@pytest.mark.parametrize("draw", [torch.poisson, lambda q: torch.normal(0.0, q)])
+def test_nothing_is_written_before_a_draw_that_may_raise(draw: Callable[..., torch.Tensor]) -> None:
+    """No index and no divisor, but rates and deviations must not be negative."""
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        q = w * 2
+        a = draw(q)
+        x.add_(1).mul_(2)
+        return a.neg(), q - x.cumsum(0)
+
+    x = torch.zeros(3, 4)
+    compiled = compile(f, FUSED)
+    compiled(x, X)
+    assert compiled.plan is not None and compiled.plan.groups[0].users == ("add", "mul_1")
+    before = x.clone()
+    refuse_alike(compiled, f, (x, -1 - X))
+    assert torch.equal(x, before)
 
 
 def test_a_kernel_that_raises_writes_into_no_input() -> None:
