@@ -125,6 +125,8 @@ class CompiledFunction:
         if isinstance(found, str):
             return self._eager(_refused(found), args, kwargs)
         spec, around = found
+        if spec.written and guards.has_frozen(args, kwargs):
+            return self._eager(_refused("it writes, and an argument is an inference tensor"), args, kwargs)
         self._latest = spec
         self._add_route(spec, around, args, kwargs)
         if spec.executable is None or spec.captured is None:

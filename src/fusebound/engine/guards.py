@@ -12,7 +12,7 @@ from fusebound.engine.keys import Key, constant_key, tensor_key
 from fusebound.engine.surroundings import Surroundings
 from fusebound.runtime.private import plain_dispatch
 
-__all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "records_grad", "wants_grad"]
+__all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "has_frozen", "records_grad", "wants_grad"]
 
 
 def call_key(around: Surroundings, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key | None:
@@ -46,6 +46,13 @@ def records_grad(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     if isinstance(fn, torch.nn.Module) and any(p.requires_grad for p in fn.parameters()):
         return True
     return any(isinstance(a, torch.Tensor) and a.requires_grad for a in tree_leaves((args, kwargs)))
+
+
+def has_frozen(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether eager would refuse to write into an argument: inference tensors change in inference mode alone."""
+    if torch.is_inference_mode_enabled():
+        return False
+    return any(isinstance(a, torch.Tensor) and a.is_inference() for a in tree_leaves((args, kwargs)))
 
 
 def wants_grad(around: Surroundings) -> bool:

@@ -25,5 +25,5 @@ def constant_key(a: Any) -> Key | None:
     if isinstance(a, (bool, int, str, type(None), torch.dtype, torch.device, torch.layout)):
         return (type(a), a)
     if isinstance(a, float):
-        return (float, a.hex())
+        return (type(a), a.hex())
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 import weakref
 from array import array
 from collections import OrderedDict, UserDict, defaultdict, deque
@@ -422,3 +423,24 @@ def test_an_argument_without_the_attributes_of_a_tensor_runs_eagerly() -> None:
     with pytest.warns(EagerNotice, match="not a plain CPU tensor"):
         traced = torch.fx.symbolic_trace(lambda x, y: g(x, y))
     assert torch.equal(traced(x, y), f(x, y))
+
+
+def test_an_inference_tensor_is_not_written_outside_inference_mode() -> None:
+    g = compile(lambda x: torch.relu(x.mul_(2).add_(1)), Options(contest=False, hardware="cpu-avx512"))
+    g(torch.ones(33))
+    with torch.inference_mode():
+        x = torch.ones(33)
+    with (
+        pytest.warns(EagerNotice, match="inference tensor"),
+        pytest.raises(RuntimeError, match="Inplace update"),
+    ):
+        g(x)
+
+
+def test_a_number_of_numpy_is_not_the_number_of_python_that_it_equals() -> None:
+    g = compile(lambda x, k: torch.relu(x * k + 1), Options(contest=False, hardware="cpu-avx512"))
+    x = torch.randn(33)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EagerNotice)
+        for k in (3.0, np.float64(3.0), np.float64(4.0), 4.0):
+            assert torch.equal(g(x, k), g.fn(x, k))
