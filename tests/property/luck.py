@@ -29,11 +29,11 @@ def is_luck(source: Source, captured: Captured, exe: Executable, values: int) ->
     theirs = run.eager(0)
     found = run.judge(theirs, run.fused(0), 0)
     numbers = _different(run, theirs)
-    fewest = min((numbers[o.name] for o in found.outputs if not rule(o.errors).ok), default=1)
-    if fewest >= SETTLED:
+    worse = [numbers[o.name] for o in found.outputs if not rule(o.errors).ok]
+    if not worse or min(worse) >= SETTLED:
         return False
     pooled = {o.name: o.errors for o in found.outputs}
-    for k in range(1, max(DRAWS, ENOUGH // max(fewest, 1))):
+    for k in range(1, max(DRAWS, ENOUGH // max(min(worse), 1))):
         _overwrite(args, source.arguments(values + k))
         run.settle()
         found = run.judge(run.eager(k), run.fused(k), k)
