@@ -28,6 +28,10 @@ JUMPS: dict[str, Fn] = {
     "argmax": lambda x, y: (x * y).argmax(-1),
     "argmin": lambda x, y: (x * y + y).argmin(-1),
     "cast to int": lambda x, y: (x * y * 8).to(torch.int32),
+    "cast to the other half type": lambda x, y: (
+        (x * y).to(torch.float16 if x.dtype == torch.bfloat16 else torch.bfloat16).float() * 2
+    ),
+    "cast back to a half type": lambda x, y: ((x * y).float() * 3).to(x.dtype),
     "ties of a maximum": lambda x, y: ((x * y) == (x * y).amax(-1, keepdim=True)).sum(-1),
     "share of a tied maximum": lambda x, y: (
         ((x * y) == (x * y).amax(-1, keepdim=True)).to(x.dtype)

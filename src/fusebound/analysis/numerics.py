@@ -169,12 +169,16 @@ def jump_after(g: Graph, value: str, nodes: Collection[str]) -> tuple[Node, ...]
 
 
 def jumps(g: Graph, n: Node) -> bool:
-    """Whether a small change of an operand can change the node's result by a step."""
+    """Whether a small change of an operand can change the node's result by a step.
+
+    Conversions to integers do, and those of the user's to a narrower floating type: they round what eager has rounded.
+    """
     spec = spec_of(n.op)
     if spec is None:
         return False
     if n.op == "cast":
-        return DTYPES[g.values[n.inputs[0]].dtype].is_float and not DTYPES[g.values[n.out].dtype].is_float
+        source, target = DTYPES[g.values[n.inputs[0]].dtype], DTYPES[g.values[n.out].dtype]
+        return source.is_float and (not target.is_float or rounded_by_user(g, n))
     return spec.discontinuous
 
 

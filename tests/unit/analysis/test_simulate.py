@@ -267,6 +267,17 @@ def test_a_conversion_to_integers_jumps() -> None:
     assert kept_roundings(g, nodes(g, "mul", "wide")) == frozenset()
 
 
+@pytest.mark.parametrize(("target", "user", "kept"), [
+    ("bfloat16", True, {"mul", "to"}), ("bfloat16", False, {"to"}), ("float16", True, set()), ("float32", True, set()),
+])  # fmt: skip
+def test_a_narrowing_conversion_of_the_users_jumps(target: str, user: bool, kept: set[str]) -> None:
+    s = Sketch()
+    x = s.input("x", 64, dtype="float16")
+    to = s.op("to", "cast", s.op("mul", "mul", x, x), dtype=target, user=user)
+    g = s.done(s.op("neg", "neg", to))
+    assert kept_roundings(g, nodes(g, "mul", "to")) == kept
+
+
 def test_kept_roundings_make_jumps_equal_to_eagers() -> None:
     s = Sketch()
     x, y = s.input("x", 512, dtype="bfloat16"), s.input("y", 512, dtype="bfloat16")
