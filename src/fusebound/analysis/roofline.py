@@ -10,7 +10,7 @@ from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import in_order
 from fusebound.analysis.repeats import repeats
 from fusebound.analysis.space import Refusal, Space
-from fusebound.analysis.traffic import Traffic, kernel_traffic, level, user_traffic
+from fusebound.analysis.traffic import Traffic, kernel_traffic, level, own_nodes, user_traffic
 from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, Node, UserOp, hint
 from fusebound.ir.ops import OPS, spec_of
@@ -96,14 +96,14 @@ def _inside_us(g: Graph, user: UserOp, target: Target) -> float:
     return c.weigh(*(sum(eager_cost(s, u, target).total for u in s.user_ops) for s in inside))
 
 
-def alone(g: Graph, nodes: Collection[str], target: Target, space: Space | Refusal | None = None) -> Cost:
+def alone(g: Graph, nodes: frozenset[str], target: Target, space: Space | Refusal | None = None) -> Cost:
     """What a group costs unmerged: one user operator (and views) through the framework, or its own kernel."""
     users = busy_users(g, nodes)
     if not users:
         return Cost()
     if len(users) == 1:
         return eager_cost(g, users[0], target)
-    return kernel_cost(g, nodes, target, space)
+    return kernel_cost(g, own_nodes(g, nodes), target, space)
 
 
 def busy_users(g: Graph, nodes: Collection[str]) -> tuple[UserOp, ...]:

@@ -72,6 +72,33 @@ def _user_traffic(g: Graph, name: str) -> Traffic:
     return kernel_traffic(g, [n.id for n in g.members[name]])
 
 
+def own_nodes(g: Graph, nodes: frozenset[str]) -> frozenset[str]:
+    """`nodes` without the views that a kernel of them would store for others, where the framework gives them free.
+
+    A view goes that others read and that nothing inside reads or that reads from outside; one between two operators
+    stays, since the kernel stores it instead of its operand.
+    """
+    views = [g.node[i] for i in nodes if is_view(g, g.user[g.node[i].user])]
+    while views:
+        read, stored = boundary(g, nodes)
+        gone = {
+            n.id
+            for n in views
+            if n.out in stored and (n.inputs[0] in read or not any(c.id in nodes for c in g.consumers[n.out]))
+        }
+        if not gone:
+            break
+        nodes -= gone
+        views = [n for n in views if n.id in nodes]
+    return nodes
+
+
+def apart_bytes(g: Graph, nodes: frozenset[str]) -> int:
+    """Bytes that a group moves unmerged: one operator (and views) through the framework, several as their own kernel."""
+    busy = [u for u in dict.fromkeys(g.node[i].user for i in nodes) if not is_view(g, g.user[u])]
+    return kernel_traffic(g, own_nodes(g, nodes)).total if len(busy) > 1 else unfused_bytes(g, busy)
+
+
 def unfused_bytes(g: Graph, users: Iterable[str]) -> int:
     """Bytes moved when each of these user operators runs alone."""
     return sum(user_traffic(g, g.user[u]).total for u in users)

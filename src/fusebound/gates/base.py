@@ -12,7 +12,7 @@ from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.numerics import ErrorFacts
 from fusebound.analysis.space import Refusal, Space, unify
 from fusebound.analysis.tau import Tau
-from fusebound.analysis.traffic import Traffic, kernel_traffic, unfused_bytes
+from fusebound.analysis.traffic import Traffic, apart_bytes, kernel_traffic, unfused_bytes
 from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import Graph
 from fusebound.target.target import Target
@@ -120,14 +120,14 @@ class Candidate:
 
     @cached_property
     def apart_bytes(self) -> int:
-        """External bytes of the two sides as two kernels; with `b` empty, of the operators of `a`."""
+        """External bytes of the two sides, each unmerged; with `b` empty, of the operators of `a` one by one."""
         if not self.b:
             return unfused_bytes(self.graph, self.users())
-        return sum(kernel_traffic(self.graph, side).total for side in (self.a, self.b))
+        return sum(apart_bytes(self.graph, side) for side in (self.a, self.b))
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes that two kernels move and one does not."""
+        """Bytes that the two sides move and one kernel does not."""
         return self.apart_bytes - self.traffic.total
 
     @cached_property

@@ -12,7 +12,15 @@ from fusebound.analysis.roofline import bandwidth, eager_cost, kernel_cost
 from fusebound.analysis.rows import row_scratch
 from fusebound.analysis.space import Space, unify
 from fusebound.analysis.structure import structure
-from fusebound.analysis.traffic import by_level, kernel_traffic, level, unfused_bytes, user_traffic
+from fusebound.analysis.traffic import (
+    apart_bytes,
+    by_level,
+    kernel_traffic,
+    level,
+    own_nodes,
+    unfused_bytes,
+    user_traffic,
+)
 from fusebound.ir.graph import Graph, Mutation
 from fusebound.target import get
 
@@ -48,6 +56,21 @@ def test_views_move_nothing_and_share_storage() -> None:
     assert user_traffic(g, g.user["cat"]).total == (8 * 16 + 16 * 16) * 4, "the operand is read once"
     base = storages(g)
     assert base.shared("t", "half") and not base.shared("t", "flip")
+
+
+def test_a_group_of_its_own_stores_no_view_that_the_framework_gives() -> None:
+    s = Sketch()
+    x = s.input("x", 8, 16)
+    h = s.view("half", "slice", x, (16, 1), shape=(8, 8), dim=1, start=0, step=1)
+    n = s.op("neg", "neg", s.op("exp", "exp", h))
+    t = s.view("turned", "permute", n, (1, 8), perm=(1, 0))
+    g = s.done(s.op("abs", "abs", h), s.op("tanh", "tanh", t))
+    size = 8 * 8 * 4
+    assert apart_bytes(g, nodes(g, "half", "exp")) == 2 * size
+    group = nodes(g, "half", "exp", "neg", "turned")
+    assert own_nodes(g, group) == nodes(g, "exp", "neg") and apart_bytes(g, group) == 2 * size
+    group = nodes(g, "exp", "neg", "turned", "tanh")
+    assert own_nodes(g, group) == group and apart_bytes(g, group) == 2 * size
 
 
 @pytest.mark.parametrize(("strides", "view"), [((16, 1), True), ((1, 8), False)])

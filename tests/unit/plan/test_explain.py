@@ -8,6 +8,9 @@ import pytest
 from tests.unit.plan.graphs import Sketch, chain, triangle
 
 from fusebound.errors import UsageError
+from fusebound.gates.base import Facts
+from fusebound.ir.graph import Ref
+from fusebound.plan.explain import can_fuse
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import Plan
 from fusebound.target import get
@@ -24,6 +27,24 @@ def test_a_fused_pair_passes_and_says_so() -> None:
     assert (w.dependence.gate, w.precision.gate, w.resources.gate, w.gain.gate) == (
         "dependence", "precision", "resources", "gain",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_views_that_lie_between_are_free_before_the_merge(both: bool) -> None:
+    """A gated activation of two halves of one product: what is saved is the activation, written and read."""
+    s = Sketch()
+    x = s.input("x", 64, 128)
+    s.b.begin("split")
+    halves = [s.b.emit("slice", x, dim=1, start=i, step=1, shape=(64, 64)) for i in (0, 64)]
+    for h in halves:
+        s.b.restride(h, (128, 1))
+    s.b.end("aten.split.Tensor", (Ref(x),), (), tuple(halves), "move")
+    g = s.done(s.op("mul", "mul", s.op("exp", "exp", halves[0]), halves[1]))
+    size = 64 * 64 * 4
+    w = made(g).why("exp", "mul") if both else can_fuse(g, "exp", "mul", Facts(get("cpu-avx512")))
+    facts = {e.quantity: e.value for e in w.gain.evidence}
+    assert w.saved_bytes == facts["bytes saved"] == 2 * size and facts["bytes fused"] == 3 * size
+    assert "split" in w.group and facts["bytes apart"] == (2 + 3) * size
 
 
 def test_the_order_of_the_names_does_not_matter() -> None:
