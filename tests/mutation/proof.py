@@ -7,7 +7,7 @@ parameters and buffers too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from fusebound.verify.repeat import _same
 DRAWS = 24
 """Hostile draws beside two of every set of the verifier's: tens of thousands of elements for the smallest program."""
 SEEDS = (11, 12)
+FURTHER = range(101, 107)
+SELDOM = 0.01
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64, torch.bfloat16: torch.int16}
 
 
@@ -91,6 +93,18 @@ def keeps_contract(subject: Subject, mutation: Mutation) -> bool:
         or not verify(original, subject.captured, args, sets=("given",)).ok
         for args in (_hostile_args(subject, seed) for seed in range(DRAWS))
     )
+
+
+def seldom_breaks(subject: Subject, mutation: Mutation) -> bool:
+    """Whether less than `SELDOM` of the checks on further draws of every set fail, and none of the original's."""
+    exe, original = changed_program(subject, mutation), Plain(subject.executable())
+
+    def checks(run: Callable[..., Any]) -> list[bool]:
+        found = (verify(run, subject.captured, subject.given, seed=seed) for seed in FURTHER)
+        return [c.ok for result in found for c in result.checks]
+
+    kept = checks(exe)
+    return all(checks(original)) and kept.count(False) < SELDOM * len(kept)
 
 
 def _hostile_args(subject: Subject, seed: int) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from tests.mutation.variants import variants
 
 from fusebound.errors import BuildError
 
-STATES = ("caught", "refused", "equivalent", "conforming", "survived")
+STATES = ("caught", "refused", "equivalent", "conforming", "borderline", "survived")
 
 
 def mutations(subject: Subject) -> Iterator[Mutation]:

@@ -1,37 +1,42 @@
 """Draws of one output judged one by one: a fault that shows on some values only is averaged away over all of them.
 
-Eager's error on one draw is random: over n independent errors its rms deviates by about 1/√(2n), where n counts the
-elements that it hangs on. Three times that is allowed. Eager's error is taken to be at least ρ ULP at the rms of the
-draw, as it is over all draws:
+The rms error of one draw is random, and how widely it spreads depends on the program: elements of a row may share one.
+So eager's own spread over the draws is measured, as the mean m and the deviation s of the logarithm of its rms error in
+ULP at the rms of the draw, and a draw is worse where
 
-    rms(fused − fp64) ≤ max(1.25 · (1 + 3/√(2n)) · max(rms(eager − fp64), ρ ULP), 2 ULP)
+    rms(fused − fp64) > max(1.25 · max(rms(eager − fp64), exp(m + 6·s) ULP), 2 ULP)
+
+Where eager's error on a draw is nothing at all, there is no luck in it, and 2 ULP is the bound.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean, pstdev
 
 from fusebound.analysis.numerics import RMS_SLACK, RMS_ULP
 from fusebound.verify.errors import Errors
 
 FEWEST = 32
-"""Elements below which the error of one draw is luck."""
+"""Elements below which the error of one draw says nothing."""
+DRAWS = 8
+"""Draws below which their spread is not known."""
+DEVIATIONS = 6
 
 
-def worst(draws: Sequence[Errors], together: int = 1) -> tuple[float, str]:
-    """The largest error of a draw as a share of what it may be, and in words; 0 where all have too few elements.
-    So many elements `together`, a row, have one error."""
+def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
+    """The largest error of a draw as a share of what it may be, and in words; 0 where too few draws say anything."""
     judged = [e for e in draws if e.dtype.is_floating_point and e.whole.count >= FEWEST]
-    count = sum(e.whole.count for e in judged)
-    squares = sum(e.whole.count * (e.whole.rms(e.whole.eager) / e.step) ** 2 for e in judged)
-    usual = math.sqrt(squares / count) if count else 0.0
+    if len(judged) < DRAWS:
+        return 0.0, ""
+    pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager)) for e in judged]
+    logs = [math.log(eager) for _, eager in pairs if eager]
+    usual = math.exp(fmean(logs) + DEVIATIONS * pstdev(logs)) if logs else 0.0
     most, text = 0.0, ""
-    for e in judged:
-        fused, eager = e.whole.rms(e.whole.fused), e.whole.rms(e.whole.eager)
-        slack = RMS_SLACK * (1 + 3 / math.sqrt(2 * max(min(e.whole.weighty, e.whole.count / together), 1)))
-        limit = max(slack * max(eager, usual * e.step), RMS_ULP * e.step)
+    for fused, eager in pairs:
+        limit = max(RMS_SLACK * max(eager, usual), RMS_ULP) if eager else RMS_ULP
         if fused > most * limit:
             most = fused / limit
-            text = f"rms error {fused:.3g} on one draw, eager {eager:.3g}, limit {limit:.3g}"
+            text = f"rms error {fused:.3g} ULP on one draw, eager {eager:.3g}, limit {limit:.3g}"
     return most, text

@@ -10,14 +10,13 @@ from typing import Any
 from fusebound.analysis.tau import Tau
 from fusebound.plan.plan import Plan
 from fusebound.verify import coverage
-from fusebound.verify.alone import worst
+from fusebound.verify.alone import worst_draw
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, tensors
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
 from fusebound.verify.held import Held, held
 from fusebound.verify.inputs import (
     AS_A_WHOLE,
-    EXACT,
     GIVEN,
     LIKE,
     PLAIN,
@@ -39,10 +38,10 @@ _SMALL = 256
 """Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
 _PLACES = 4096
 """The same for the sets `RARE`."""
-_DRAWS, _MORE, _CONFIRM, _MOST = 4, 8, 12, 64
-"""Draws of a small output, of one in a rare set, those added where one is, or almost is, worse, and the most."""
-_ALMOST, _ALMOST_ALONE = 0.85, 0.45
-"""Shares of what all draws and what one may be off from which on more are made."""
+_DRAWS, _CONFIRM, _MOST = 8, 12, 64
+"""Draws of a small output, those added where one is worse, and the most where one is almost worse."""
+_ALMOST = 0.45
+"""Share of what the draws may be off, alone or together, from which on more are made."""
 _SEARCH = 8
 """Draws in search of values that take another branch."""
 
@@ -161,20 +160,17 @@ class _Judge:
         draws = [self._draw(kind, 0, program)]
         if draws[0] is None:
             return []
-        few, times = (_PLACES, _MORE) if kind in RARE else (_SMALL, _DRAWS)
+        few = _PLACES if kind in RARE else _SMALL
         small = kind != GIVEN and any(c.numel < few for c in draws[0].outputs)
-        draws += [self._draw(kind, i, program) for i in range(1, times)] if small else []
+        draws += [self._draw(kind, i, program) for i in range(1, _DRAWS)] if small else []
         checks, almost = self._judged(kind, draws, program)
         if any(c.verdict == "worse" and program.held.of(c.output) is None for c in checks):
             more = LIKE if kind == GIVEN else kind
             draws += [self._draw(more, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
             checks, almost = self._judged(kind, draws, program)
-        while small and almost and len(draws) < _MOST:
-            draws += [self._draw(kind, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
+        while small and almost and len(draws) < _MOST and time.perf_counter() < self._deadline:
+            draws += [self._draw(kind, i, program) for i in range(len(draws), 2 * len(draws))]
             checks, almost = self._judged(kind, draws, program)
-        if kind in EXACT:
-            alone = (c for d in draws if d for c in self._judged(kind, [d], program)[0])
-            checks += [c for c in alone if c.eager.rms == 0 and not c.ok]
         return checks
 
     def _draw(self, kind: str, number: int, program: Program) -> Comparison | None:
@@ -242,15 +238,15 @@ class _Judge:
         almost = False
         for i, output in enumerate(same[0].outputs):
             errors = [d.outputs[i].errors for d in same]
-            whole, tau, together = pooled(errors), program.held.of(output.name), 1
+            whole, tau = pooled(errors), program.held.of(output.name)
             if kind in AS_A_WHOLE:
-                whole, together = replace(whole, parts=whole.parts[:1]), max((output.shape or (1,))[-1], 1)
+                whole = replace(whole, parts=whole.parts[:1])
             ruling = rule(
                 whole, tau=tau, numerics=self._numerics, transcendentals=self._program.transcendentals
             )
-            if ruling.ok and tau is None and self._numerics == "accurate":
-                single, text = worst(errors, together)
-                almost |= single > _ALMOST_ALONE or share(whole) > _ALMOST
+            if ruling.ok and not whole.equal and tau is None and self._numerics == "accurate":
+                single, text = worst_draw(errors)
+                almost |= max(single, share(whole)) > _ALMOST
                 if single > 1:
                     ruling = Ruling("worse", text)
             checks.append(_check(kind, output.name, output.shape, whole, ruling))

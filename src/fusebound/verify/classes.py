@@ -6,7 +6,7 @@ two directions of an overflow that fusing removes or introduces.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -48,16 +48,17 @@ class ClassChange:
 
 
 def changes(
-    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype, *, finite: bool
-) -> Iterator[tuple[str, torch.Tensor]]:
+    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype,
+    eager_lost: Callable[[], float],
+) -> Iterator[tuple[str, torch.Tensor]]:  # fmt: skip
     """The masks of all kinds that occur, for float64 tensors; `nearest` is the reference in the output's type `dtype`.
 
-    `finite` says that all three are finite everywhere, which leaves zeros.
+    `eager_lost` gives eager's `subnormal_error` over the whole output, of which these may be a piece.
     """
-    found = (*_zeros(fused, eager, nearest), *_flushed(fused, eager, nearest, dtype))
-    for kind, mask in found if finite else (*found, *_classes(fused, eager, nearest)):
-        if bool(mask.any()):
-            yield kind, mask
+    found = [*_zeros(fused, eager, nearest), *_flushed(fused, eager, nearest, dtype, eager_lost)]
+    if not bool((fused.isfinite() & eager.isfinite() & nearest.isfinite()).all()):
+        found += _classes(fused, eager, nearest)
+    return ((kind, mask) for kind, mask in found if bool(mask.any()))
 
 
 def _classes(
@@ -93,18 +94,27 @@ def _zeros(
 
 
 def _flushed(
-    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype
-) -> Iterator[tuple[str, torch.Tensor]]:
+    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype,
+    eager_lost: Callable[[], float],
+) -> Iterator[tuple[str, torch.Tensor]]:  # fmt: skip
     """The bound on the largest error, over the subnormal numbers alone: beside larger elements an error of their size
-    says nothing. Where eager has lost one itself, that is no measure for the others.
-    """
-    lost = (fused == 0) & (nearest != 0) & (eager != 0)
+    says nothing."""
+    lost = (fused == 0) & _subnormal(eager, nearest, dtype)
     if bool(lost.any()):
-        info, size = torch.finfo(dtype), nearest.abs()
-        kept = (nearest != 0) & (size < info.smallest_normal) & (eager != 0) & eager.isfinite()
-        error = torch.where(kept, (eager - nearest).abs(), 0.0).amax()
-        few = MAX_ULP * info.smallest_normal * info.eps
-        yield "subnormal lost", lost & kept & (size > (MAX_SLACK * error).clamp(min=few))
+        info = torch.finfo(dtype)
+        limit = max(MAX_SLACK * eager_lost(), MAX_ULP * info.smallest_normal * info.eps)
+        yield "subnormal lost", lost & (nearest.abs() > limit)
+
+
+def subnormal_error(eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype) -> float:
+    """Eager's largest error on subnormal numbers; one that it has lost itself is no measure for the others."""
+    return float(torch.where(_subnormal(eager, nearest, dtype), (eager - nearest).abs(), 0.0).amax())
+
+
+def _subnormal(eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Where the reference is subnormal and eager is not zero."""
+    least = torch.finfo(dtype).smallest_normal
+    return (nearest != 0) & (nearest.abs() < least) & (eager != 0) & eager.isfinite()
 
 
 def merged(a: tuple[ClassChange, ...], b: tuple[ClassChange, ...]) -> tuple[ClassChange, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 
@@ -23,6 +24,8 @@ _VECTOR = 16
 
 _PIECE = 1 << 15
 """Elements that the framework handles on one thread, without entering a parallel region."""
+_LEAST, _MOST = 1e-280, 1e300
+"""Sums of squares in which nothing was lost by underflow or overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +42,23 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How far one result lies from another: the sum of squares, the largest, and the largest in ULP of the element, at
-    most `saturated`."""
+    """How far one result lies from another: the root of the sum of squares, the largest, and the largest in ULP of the
+    element, at most `saturated`."""
 
-    squares: float = 0.0
+    norm: float = 0.0
     largest: float = 0.0
     ulps: float = 0.0
 
     def merged(self, other: Gap) -> Gap:
         """The gap over the elements of both."""
-        return Gap(self.squares + other.squares, max(self.largest, other.largest), max(self.ulps, other.ulps))
+        return Gap(
+            math.hypot(self.norm, other.norm), max(self.largest, other.largest), max(self.ulps, other.ulps)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Gaps over a part of an output ("all", "tail", "last row"), of elements that are finite three times: fused and
+    """Gaps over a part of an output ("all", "tail", "last row"), of elements that are finite in both results: fused and
     eager against the reference, and fused against eager.
 
     `excess` is the largest fused error among elements beyond 4 ULP of themselves.
@@ -64,8 +69,7 @@ class Part:
     fused: Gap = Gap()
     eager: Gap = Gap()
     apart: Gap = Gap()
-    value_squares: float = 0.0
-    value_fourths: float = 0.0
+    value_norm: float = 0.0
     excess: float = 0.0
 
     def merged(self, other: Part) -> Part:
@@ -76,26 +80,17 @@ class Part:
             self.fused.merged(other.fused),
             self.eager.merged(other.eager),
             self.apart.merged(other.apart),
-            self.value_squares + other.value_squares,
-            self.value_fourths + other.value_fourths,
+            math.hypot(self.value_norm, other.value_norm),
             max(self.excess, other.excess),
         )
 
     def rms(self, gap: Gap) -> float:
         """Root mean square of one of the gaps."""
-        return math.sqrt(gap.squares / self.count) if self.count else 0.0
+        return gap.norm / math.sqrt(self.count) if self.count else 0.0
 
     @property
     def value_rms(self) -> float:
-        return math.sqrt(self.value_squares / self.count) if self.count else 0.0
-
-    @property
-    def weighty(self) -> float:
-        """How many elements the rms hangs on, (Σv²)²/Σv⁴: all of equal ones, 1 where one is far above the others."""
-        known = 0 < self.value_fourths < math.inf
-        return (
-            self.value_squares * (self.value_squares / self.value_fourths) if known else float(self.count > 0)
-        )
+        return self.value_norm / math.sqrt(self.count) if self.count else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +112,10 @@ class Errors:
     def step(self) -> float:
         """ULP at the output's rms; 0 for integers."""
         return step(self.whole.value_rms, self.dtype) if self.dtype.is_floating_point else 0.0
+
+    def in_steps(self, gap: Gap) -> float:
+        """The rms of one of the whole output's gaps in ULP at the output's rms."""
+        return self.whole.rms(gap) / self.step if self.step else 0.0
 
     @property
     def forbidden(self) -> tuple[ClassChange, ...]:
@@ -187,31 +186,41 @@ def measure_integers(
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one piece adds: its gaps, and how it differs from eager; `first` are places within the piece."""
+    """Some elements of a part in float64, in which all types are alike, the 8-bit ones included, which have few
+    operators of their own. `nearest` is the reference in the output's type, `rest` what float64 leaves out of it."""
 
-    part: Part
-    equal: bool
-    changes: tuple[ClassChange, ...]
-    first: tuple[int, ...]
-    tau_share: float
+    fused: torch.Tensor
+    eager: torch.Tensor
+    exact: torch.Tensor
+    nearest: torch.Tensor
+    rest: torch.Tensor | None
 
 
 def _floats(fused: torch.Tensor, eager: torch.Tensor, given: Exact, tau: Tau | None) -> Errors:
-    floor = 0.0
+    dtype, floor = eager.dtype, 0.0
     if given.coarse and eager.numel():
-        floor = step(float(given.value.to(torch.float64).square().mean().sqrt()), eager.dtype)
-    names = _part_names(eager.shape)
-    whole = list(_pieces("all", fused, eager, given, floor, tau))
-    parts = [_merged(p.part for p in whole)]
-    for name in names[1:]:
-        parts.append(_merged(p.part for p in _pieces(name, fused, eager, given, floor)))
-    changes: tuple[ClassChange, ...] = ()
-    for i, piece in enumerate(whole):
-        named = zip(piece.changes, piece.first, strict=True)
-        found = (replace(c, example=_words(i * _PIECE + at, fused, eager, given.value)) for c, at in named)
-        changes = classes.merged(changes, tuple(found))
-    share = max(p.tau_share for p in whole)
-    return Errors(eager.dtype, tuple(parts), all(p.equal for p in whole), changes, share)
+        floor = step(_norm(given.value.to(torch.float64)) / math.sqrt(eager.numel()), dtype)
+    parts: list[Part] = []
+    for name in _part_names(eager.shape):
+        part = Part(name)
+        for piece in _pieces(name, fused, eager, given):
+            part = part.merged(_part(name, piece, dtype, floor))
+        parts.append(part)
+    lost = cache(lambda: max(_subnormal_error(p, dtype) for p in _pieces("all", fused, eager, given)))
+    equal, share, changes = True, 0.0, tuple[ClassChange, ...]()
+    for i, p in enumerate(_pieces("all", fused, eager, given)):
+        equal = equal and _same_bits(p.fused, p.eager)
+        if tau is not None:
+            finite = p.fused.isfinite() & p.eager.isfinite()
+            share = max(share, _tau_share(p.fused[finite], p.eager[finite], dtype, tau))
+        for kind, mask in classes.changes(p.fused, p.eager, p.nearest, dtype, lost):
+            example = _words(i * _PIECE + int(mask.nonzero()[0]), fused, eager, given.value)
+            changes = classes.merged(changes, (ClassChange(kind, int(mask.sum()), example),))
+    return Errors(dtype, tuple(parts), equal, changes, share)
+
+
+def _subnormal_error(p: _Piece, dtype: torch.dtype) -> float:
+    return classes.subnormal_error(p.eager, p.nearest, dtype)
 
 
 def _words(place: int, fused: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> str:
@@ -221,73 +230,55 @@ def _words(place: int, fused: torch.Tensor, eager: torch.Tensor, exact: torch.Te
     return f"{mine} where eager has {theirs} and fp64 {true} at {list(at)}"
 
 
-def _pieces(
-    name: str, fused: torch.Tensor, eager: torch.Tensor, given: Exact, floor: float, tau: Tau | None = None
-) -> Iterator[_Piece]:
+def _pieces(name: str, fused: torch.Tensor, eager: torch.Tensor, given: Exact) -> Iterator[_Piece]:
     """The part called `name`, piece by piece, at least one (of no elements)."""
     flat = [_select(t, name).reshape(-1) for t in (fused, eager, given.value)]
     rest = None if given.residue is None else _select(given.residue, name).reshape(-1)
     for start in range(0, max(len(flat[0]), 1), _PIECE):
         cut = slice(start, start + _PIECE)
-        f, e, x = (t[cut] for t in flat)
-        yield _piece(name, f, e, x.to(torch.float64), None if rest is None else rest[cut], floor, tau)
+        f, e, x = (t[cut].to(torch.float64) for t in flat)
+        yield _Piece(f, e, x, x.to(eager.dtype).to(torch.float64), None if rest is None else rest[cut])
 
 
-def _piece(
-    name: str,
-    fused: torch.Tensor,
-    eager: torch.Tensor,
-    exact: torch.Tensor,
-    rest: torch.Tensor | None,
-    floor: float,
-    tau: Tau | None,
-) -> _Piece:
-    dtype = eager.dtype
-    # In float64 all types are alike, the 8-bit ones included, which have few operators of their own.
-    f, e, nearest = (t.to(torch.float64) for t in (fused, eager, exact.to(dtype)))
-    finite = f.isfinite() & e.isfinite() & nearest.isfinite()
-    everywhere = bool(finite.all())
-    found = list(classes.changes(f, e, nearest, dtype, finite=everywhere))
-    equal = _same_bits(f, e)
-    if not everywhere:
+def _part(name: str, p: _Piece, dtype: torch.dtype, floor: float) -> Part:
+    """What one piece adds. Where the reference alone is not finite, eager is the reference."""
+    f, e, exact, rest = p.fused, p.eager, p.exact, p.rest
+    if not bool((finite := f.isfinite() & e.isfinite()).all()):
         f, e, exact = f[finite], e[finite], exact[finite]
         rest = None if rest is None else rest[finite]
+    if not bool((known := p.nearest[finite].isfinite()).all()):
+        exact = torch.where(known, exact, e)
     f_error, e_error = f - exact, e - exact
     if rest is not None:
         f_error, e_error = f_error - rest, e_error - rest
-    unit, squares = ulp(exact, dtype), exact.square()
-    f_gap = _gap(f_error.abs_(), unit, dtype)
-    part = Part(
+    unit = ulp(exact, dtype)
+    return Part(
         name,
         len(exact),
-        f_gap,
-        f_gap if equal else _gap(e_error.abs_(), unit, dtype),
-        Gap() if equal else _gap((f - e).abs_(), unit, dtype),
-        float(squares.sum()),
-        float(squares.square_().sum()),
+        _gap(f_error.abs_(), unit, dtype),
+        _gap(e_error.abs_(), unit, dtype),
+        _gap((f - e).abs_(), unit, dtype),
+        _norm(exact),
         _top(f_error[f_error > MAX_ULP * unit.clamp_(min=floor)]),
     )
-    changes = tuple(ClassChange(kind, int(mask.sum())) for kind, mask in found)
-    first = tuple(int(mask.nonzero()[0]) for _, mask in found)
-    share = 0.0 if tau is None else _tau_share(f, e, dtype, tau)
-    return _Piece(part, equal, changes, first, share)
 
 
 def _gap(error: torch.Tensor, unit: torch.Tensor, dtype: torch.dtype) -> Gap:
-    return Gap(float(error.square().sum()), _top(error), min(_top(error / unit), saturated(dtype)))
+    return Gap(_norm(error), _top(error), min(_top(error / unit), saturated(dtype)))
+
+
+def _norm(t: torch.Tensor) -> float:
+    """Root of the sum of squares; of very large or small numbers, whose squares float64 does not hold, scaled."""
+    squares = float(t.square().sum())
+    if _LEAST < squares < _MOST or not t.numel():
+        return math.sqrt(squares)
+    top = float(t.abs().max())
+    return top * math.sqrt(float((t / top).square().sum())) if 0 < top < math.inf else top
 
 
 def _tau_share(fused: torch.Tensor, eager: torch.Tensor, dtype: torch.dtype, tau: Tau) -> float:
     """max|fused − eager| as a share of what τ allows; infinite where it allows nothing."""
     return Difference.between(eager.numpy(), fused.numpy(), dtype_name(dtype), tau).excess
-
-
-def _merged(parts: Iterable[Part]) -> Part:
-    items = list(parts)
-    total = items[0]
-    for item in items[1:]:
-        total = total.merged(item)
-    return total
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -27,11 +27,17 @@ EVERYWHERE = ("zeros", "small products", "tiny beside large", "few numbers", "bi
 EDGES = {"nan at edges": (math.nan, math.nan), "inf at edges": (math.inf, -math.inf)}
 BY_PLACE = ("peaks", "zeros", *EDGES)
 """Sets that put something into a few places only."""
-EXACT = ("one magnitude",)
-"""Sets on which eager often rounds nothing: such a draw is judged alone too, since no luck is in it."""
-RARE = (*BY_PLACE, *EXACT, "wide range", "large products", "few numbers", "bit patterns", "one value")
-"""Sets in which few elements meet what the set is for, so that a small tensor needs more draws."""
-AS_A_WHOLE = ("larger mean", "one value", *BY_PLACE, *EXACT)
+RARE = (
+    *BY_PLACE,
+    "one magnitude",
+    "wide range",
+    "large products",
+    "few numbers",
+    "bit patterns",
+    "one value",
+)
+"""Sets in which few elements meet what the set is for, so that larger tensors need several draws too."""
+AS_A_WHOLE = ("larger mean", "one value", "one magnitude", *BY_PLACE)
 """Sets on which a row has one error, that of its mean or its peak: the tail or the last row alone is luck."""
 
 _SIZES = 4

@@ -62,9 +62,7 @@ def rule(
         if complaint:
             return Ruling("worse", complaint)
     whole = errors.whole
-    nearer = any(c.kind == GAINED for c in errors.changes) or (
-        whole.fused.squares < NEARER**2 * whole.eager.squares
-    )
+    nearer = any(c.kind == GAINED for c in errors.changes) or (whole.fused.norm < NEARER * whole.eager.norm)
     return Ruling("nearer fp64" if nearer else "as eager")
 
 

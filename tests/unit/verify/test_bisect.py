@@ -97,7 +97,7 @@ def test_a_fault_of_the_run_is_shown_by_the_whole_program(
         return right(self, env)
 
     monkeypatch.setattr(Executable, "_finish", forgetful)
-    monkeypatch.setattr(Executable, "_direct", lambda *args: {})
+    monkeypatch.setattr("fusebound.runtime.executable.written_directly", lambda *args: {})
     found, made = culprit_of(updated, X.clone(), W[:6])
     assert found.whole and "(mutated)" in found.found.failures[0].output
     path = tmp_path / "repro.py"
