@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import threading
 import types
@@ -173,9 +174,13 @@ class CompiledFunction:
         is_method = owner is not None and isinstance(self.fn, types.FunctionType)
         return types.MethodType(self, owner) if is_method else self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are compiled anew: machine code belongs to a process, parameters to a module."""
-        return CompiledFunction, (self.fn, self.options)
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """One that its module names is pickled by that name, as functions are; others are compiled anew: machine code
+        belongs to a process, parameters to a module."""
+        return _global_name(self) or (type(self), self._made_from())
+
+    def _made_from(self) -> tuple[Any, ...]:
+        return self.fn, self.options
 
     @property
     def executable(self) -> Executable | None:
@@ -278,6 +283,16 @@ class CompiledFunction:
         if not o.contest:
             return build(plan, captured, target=target)
         return settle(plan, captured, args, kwargs, target=target)
+
+
+def _global_name(f: CompiledFunction) -> str:
+    """The name under which a module holds it, in the place of its own function; empty where none does."""
+    name = getattr(f, "__qualname__", "")
+    try:
+        held = operator.attrgetter(name)(sys.modules[f.__module__])
+    except (KeyError, AttributeError):
+        return ""
+    return name if held is f else ""
 
 
 def _refused(reason: str) -> Specialization:

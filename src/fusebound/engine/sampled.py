@@ -56,8 +56,8 @@ class SampledFunction(CompiledFunction):
             raise error
         return result
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SampledFunction, (self.fn, self.options, self._check)
+    def _made_from(self) -> tuple[Any, ...]:
+        return self.fn, self.options, self._check
 
     @property
     def report(self) -> Drift:

@@ -506,6 +506,26 @@ def test_copies_and_pickles_are_compiled_anew() -> None:
     assert again.options == g.options and again.executable is not None
 
 
+@fused
+def decorated(x: torch.Tensor) -> torch.Tensor:
+    return (x * 3 + 1).relu()
+
+
+class Holder:
+    @staticmethod
+    @fused
+    def decorated(x: torch.Tensor) -> torch.Tensor:
+        return (x * 4 + 1).relu()
+
+
+def test_a_function_of_a_module_is_pickled_by_name() -> None:
+    for f in (decorated, Holder.decorated):
+        assert isinstance(f, CompiledFunction)
+        assert pickle.loads(pickle.dumps(f)) is f is copy.deepcopy(f)
+    other = fused(decorated)
+    assert copy.deepcopy(other) is not other, "the name is another's"
+
+
 @pytest.mark.parametrize(
     "like",
     [torch.zeros_like, torch.ones_like, lambda t: torch.full_like(t, 3)],
