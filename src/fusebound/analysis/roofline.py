@@ -96,14 +96,14 @@ def _inside_us(g: Graph, user: UserOp, target: Target) -> float:
     return c.weigh(*(sum(eager_cost(s, u, target).total for u in s.user_ops) for s in inside))
 
 
-def alone(g: Graph, nodes: frozenset[str], target: Target, space: Space | Refusal | None = None) -> Cost:
+def alone(g: Graph, nodes: frozenset[str], target: Target) -> Cost:
     """What a group costs unmerged: one user operator (and views) through the framework, or its own kernel."""
     users = busy_users(g, nodes)
     if not users:
         return Cost()
     if len(users) == 1:
         return eager_cost(g, users[0], target)
-    return kernel_cost(g, own_nodes(g, nodes), target, space)
+    return kernel_cost(g, own_nodes(g, nodes), target)
 
 
 def busy_users(g: Graph, nodes: Collection[str]) -> tuple[UserOp, ...]:

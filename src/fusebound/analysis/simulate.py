@@ -36,11 +36,13 @@ def simulate(g: Graph, nodes: frozenset[str], tau: Tau | None = None) -> ErrorFa
     Sums are float32 pairwise for eager and float64 for the fused kernel.
     """
     key = structure(g, nodes), tau
-    if key not in _KNOWN:
+    try:
+        found = _KNOWN[key]
+    except KeyError:
+        found = _worst(g, nodes, tau)
         if len(_KNOWN) >= MAX_KNOWN:
             _KNOWN.clear()
-        _KNOWN[key] = _worst(g, nodes, tau)
-    found = _KNOWN[key]
+        _KNOWN[key] = found
     if found is None:
         return None
     place, facts = found

@@ -205,14 +205,12 @@ class Fn:
         at = f"i64 {index}" if isinstance(index, int) else str(index)
         return self.emit(f"getelementptr {element}, {pointer}, {at}", "ptr")
 
-    def load(
-        self, type: str, pointer: Reg, *, align: int, mask: Reg | None = None, other: Reg | None = None
-    ) -> Reg:
-        """A value of `type` at `pointer`; lanes outside `mask` are not read and hold `other` (zero)."""
+    def load(self, type: str, pointer: Reg, *, align: int, mask: Reg | None = None) -> Reg:
+        """A value of `type` at `pointer`; lanes outside `mask` are not read and hold zero."""
         if mask is None:
             return self.emit(f"load {type}, {pointer}, align {align}", type)
-        rest = other or self.const(0, type)
-        return self._call(f"llvm.masked.load.{mangle(type)}.p0", type, [pointer, _i32(align), mask, rest])
+        zero = self.const(0, type)
+        return self._call(f"llvm.masked.load.{mangle(type)}.p0", type, [pointer, _i32(align), mask, zero])
 
     def store(
         self, value: Reg, pointer: Reg, *, align: int, mask: Reg | None = None, nontemporal: bool = False

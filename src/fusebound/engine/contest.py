@@ -29,6 +29,7 @@ def contest(
     inputs = captured.bind(args, kwargs)
     found: dict[str, Measured] = {}
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        # The whole plan first: it raises what eager raises, while the steps of a duel raise in the plan's order.
         exe.run_plain(_expendable(captured, inputs))
         for group, fused, eager in exe.duels(_expendable(captured, inputs)):
             times = _interleaved((fused, eager))

@@ -95,21 +95,23 @@ def _admission(
     if check is None or state is None or not same:
         return None
     own = [f"a{i}" for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-    constants = {f"c{i}": a for i, a in enumerate(args) if not isinstance(a, torch.Tensor)}
+    constants = {i: a for i, a in enumerate(args) if not isinstance(a, torch.Tensor)}
     reached = {f"get{i}": g for i, g in enumerate(getters)}
     plain, modes = written_plain_dispatch()
     holds, places = around.written_out()
-    scope = {"check": check, "state": state, **constants, **reached, **modes, **places}
+    scope = {"check": check, "state": state, **reached, **modes, **places}
+    scope |= {f"c{i}": a for i, a in constants.items()}
     checked = ", ".join((*own, *(f"{g}()" for g in reached)))
-    terms = (*(f"a{c[1:]} is {c}" for c in constants), f"check({checked})", "state()", *plain, *holds)
-    nested = " or ".join(f"{a}.is_nested" for a in own) or "False"  # the C++ check aborts on such tensors
+    terms = (*(f"a{i} is c{i}" for i in constants), f"check({checked})", "state()", *plain, *holds)
+    # The C++ check aborts on nested tensors.
+    nested = f"""
+    try:
+        if {" or ".join(f"{a}.is_nested" for a in own)}: return False
+    except Exception: return False"""
     text = f"""
 def admits(given):
     if len(given) != {len(args)}: return False
-    {"".join(f"a{i}, " for i in range(len(args)))}{"= given" if args else "pass"}
-    try:
-        if {nested}: return False
-    except Exception: return False
+    {"".join(f"a{i}, " for i in range(len(args)))}{"= given" if args else "pass"}{nested if own else ""}
     return {" and ".join(terms)}
 """
     exec(compile(text, "<fusebound: guards>", "exec"), scope)

@@ -17,16 +17,16 @@ from fusebound.target.target import Target
 
 def settle(
     plan: Plan, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], *,
-    target: Target | None = None, threads: int = 0,
+    target: Target | None = None,
 ) -> Executable:  # fmt: skip
     """An executable without kernels that are slower than the operators they replace, on these inputs.
 
     Its `plan` holds the cuts that were measured (F405). Raises what `build` raises.
     """
-    exe = build(plan, captured, target=target, threads=threads)
+    exe = build(plan, captured, target=target)
     kept = dissolve(plan, contest(exe, captured, args, kwargs), target or get(plan.target))
     if kept is plan:
         return exe
     kernels = {g.id: k for g, k in zip(plan.kernels, exe.kernels, strict=True)}
     alive = {g.id: kernels[g.id] for g in kept.kernels}
-    return Executable(kept, captured, alive, threads=threads)
+    return Executable(kept, captured, alive)

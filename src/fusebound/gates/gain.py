@@ -153,7 +153,7 @@ def _slower(c: Candidate, facts: Facts, evidence: tuple[Evidence, ...]) -> Verdi
 def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, ...]) -> Verdict:
     names = _names(c)
     if gain.saved > 0:
-        calls = floor(gain.compile * facts.expected_calls / max(gain.saved, 1e-9)) + 1
+        calls = floor(gain.compile * facts.expected_calls / gain.saved) + 1
         text = (
             f"compiling a kernel for {names} costs {figure(gain.compile)} µs per call over "
             f"{facts.expected_calls} expected calls (in each of {CACHED_RUNS} runs that find it cached) "

@@ -27,7 +27,7 @@ from fusebound.plan.candidates import Roles, origin, referents, with_views
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.cost import eager_us, lower_bound_us
 from fusebound.plan.plan import Cut, Decision, Group, Plan
-from fusebound.plan.simulated import Simulate, judge_simulated
+from fusebound.plan.simulated import judge_simulated
 
 CLEARLY = 0.5
 """A kernel instead of the framework's own loop must be predicted to take half the time."""
@@ -47,7 +47,6 @@ class Assembly:
     facts: Facts
     roles: Roles
     groups: Contracted
-    simulate: Simulate
     nested: Mapping[str, Plan]
     prefix: str
 
@@ -141,7 +140,7 @@ class Assembly:
         if len(busy) != 1 or is_move(g, busy[0]) or facts.policy in _OWN_RULES:
             return False
         alone = Candidate(g, nodes, frozenset(), acyclic=True)
-        j = judge_simulated(alone, facts, self.simulate)
+        j = judge_simulated(alone, facts)
         if not (j.dependence and j.precision and j.resources and j.override is None):
             return False
         after = kernel_cost(g, nodes, t, alone.space).total + compile_us(
@@ -195,7 +194,7 @@ class Assembly:
         i, j = (self.groups.find(self.groups.index[u]) for u in (a, b))
         owner = self.groups.owner(self.groups.users)
         candidate = with_views(g, self.roles, self.groups.nodes[i], self.groups.nodes[j], owner)
-        veto = judge_simulated(candidate, facts, self.simulate).first
+        veto = judge_simulated(candidate, facts).first
         if veto is None and old is not None:
             veto = old.judgement.first
         return (veto.code, veto.message) if veto is not None else ("F401", "no order of merges reaches it")

@@ -15,7 +15,7 @@ from fusebound.ir.graph import Graph, UserOp
 from fusebound.ir.names import locate
 from fusebound.plan.candidates import roles, with_views
 from fusebound.plan.plan import Group, Plan
-from fusebound.plan.simulated import judge_simulated, simulator
+from fusebound.plan.simulated import judge_simulated
 from fusebound.target.target import Target
 
 
@@ -175,7 +175,7 @@ def _judged(
     owner: dict[str, frozenset[str]], fused: bool | None,
 ) -> Why:  # fmt: skip
     c = with_views(g, roles(g, facts.numerics), one, two, owner)
-    judgement = judge_simulated(c, facts, simulator(None), always=not isinstance(c.space, Refusal))
+    judgement = judge_simulated(c, facts, always=not isinstance(c.space, Refusal))
     return Why(a, b, judgement, c.saved_bytes, c.users(), fused, _obstacles(c, judgement.first, a, b))
 
 

@@ -18,7 +18,7 @@ from fusebound.plan.assemble import Assembly
 from fusebound.plan.candidates import Edge, Roles, raw_edges, roles, sibling_edges, views_between, with_views
 from fusebound.plan.contracted import Contracted
 from fusebound.plan.plan import Decision, Plan
-from fusebound.plan.simulated import GivenFacts, Simulate, judge_simulated, simulator
+from fusebound.plan.simulated import judge_simulated
 from fusebound.settings import check_names
 from fusebound.target.target import Target
 
@@ -40,7 +40,6 @@ class Search:
     facts: Facts
     roles: Roles
     groups: Contracted
-    simulate: Simulate
     growing: bool = True
     decisions: list[Decision] = field(default_factory=list[Decision])
     refused: dict[tuple[int, int], tuple[int, int]] = field(
@@ -85,7 +84,7 @@ class Search:
     def _pays(self, group: int, facts: Facts) -> bool:
         """Whether a finished group is right and worth its compilation; a refusal goes on the record."""
         c = Candidate(self.g, self.groups.nodes[group], frozenset(), acyclic=True)
-        judgement = judge_simulated(c, facts, self.simulate)
+        judgement = judge_simulated(c, facts)
         demanded = self.facts.rules.requires(self.g.user[u] for u in c.users())
         kept = bool(judgement.precision) and (bool(judgement.gain) or demanded)
         if not kept:
@@ -109,7 +108,7 @@ class Search:
             return
         chosen = self._closure(a, b)
         candidate = self._candidate(a, b, chosen)
-        judgement = judge_simulated(candidate, replace(self.facts, growing=self.growing), self.simulate)
+        judgement = judge_simulated(candidate, replace(self.facts, growing=self.growing))
         accepted = bool(judgement)
         count = sum(len(self.groups.users[i]) for i in chosen)
         self.decisions.append(Decision(len(self.decisions), e.a, e.b, accepted, judgement, count))
@@ -158,33 +157,28 @@ def _trailing_ones(k: int) -> int:
 
 def plan(
     graph: Graph, *, target: Target, policy: str = "tile", numerics: str = "accurate",
-    tau: Tau | None = None, expected_calls: int = 1000, facts: GivenFacts = None,
-    rules: Rules = NO_RULES,
+    tau: Tau | None = None, expected_calls: int = 1000, rules: Rules = NO_RULES,
 ) -> Plan:  # fmt: skip
     """Plan a graph and its subgraphs for a target. Pure: the same arguments give the same plan.
 
-    `facts` are simulated errors by node set, or a function that simulates a candidate; without it candidates
-    whose roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError (E101)
-    for an unknown policy or numerics, and for rules beside a textbook policy, whose groups are the textbook's.
+    Candidates whose roundings vanish, and all under `tau`, are simulated by `analysis.simulate`. Raises UsageError
+    (E101) for an unknown policy or numerics, and for rules beside a textbook policy, whose groups are the textbook's.
     """
     check_names(policy, numerics)
     if rules != NO_RULES and policy.startswith("textbook"):
         raise UsageError(f"policy {policy} takes no rules", where="rules", hint="policy tile")
-    return _planned(graph, Facts(target, numerics, tau, expected_calls, policy, rules), facts, "")
+    return _planned(graph, Facts(target, numerics, tau, expected_calls, policy, rules), "")
 
 
-def _planned(graph: Graph, facts: Facts, given: GivenFacts, prefix: str) -> Plan:
+def _planned(graph: Graph, facts: Facts, prefix: str) -> Plan:
     """The plan of a graph whose groups are called `prefix` and a number, with those of its subgraphs."""
-    search = Search(
-        graph, facts, roles(graph, facts.numerics), Contracted(graph, facts.numerics), simulator(given)
-    )
+    search = Search(graph, facts, roles(graph, facts.numerics), Contracted(graph, facts.numerics))
     if facts.policy.startswith("textbook"):
         _textbook(search, strict=facts.policy == "textbook-strict")
     elif facts.policy != "none":
         search.run()
-    below = given if callable(given) else None
-    nested = {name: _planned(s, facts, below, f"{name}/") for name, s in graph.subgraphs.items()}
-    made = Assembly(graph, facts, search.roles, search.groups, search.simulate, nested, prefix)
+    nested = {name: _planned(s, facts, f"{name}/") for name, s in graph.subgraphs.items()}
+    made = Assembly(graph, facts, search.roles, search.groups, nested, prefix)
     return made.plan(search.decisions)
 
 

@@ -24,7 +24,6 @@ from fusebound.runtime.control import Body, control_step, entered
 from fusebound.runtime.seed import draw_seed
 from fusebound.runtime.steps import (
     Step,
-    Switches,
     framework_step,
     kernel_step,
     restride,
@@ -56,7 +55,7 @@ class Executable:
 
     def __init__(
         self, plan: Plan, captured: Captured, kernels: dict[str, Kernel], *, threads: int = 0,
-        switches: Switches | None = None,
+        switches: Executable | None = None,
     ) -> None:  # fmt: skip
         self.plan = plan
         self.captured = captured

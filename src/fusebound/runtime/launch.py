@@ -47,7 +47,7 @@ def launcher(kernel: Kernel, elements: int, threads: int = 0, *, fresh: bool = F
     entry = kernel.fresh_address if fresh else kernel.address
     call = native(entry, params, release=elements >= GRAIN) or _by_ctypes(entry, params)
     asked = torch.get_num_threads
-    parallel = elements >= GRAIN and kernel.tiles > 1
+    parallel = takes_threads(kernel, elements)
 
     def run(*tensors: torch.Tensor) -> None:
         flag = call(*tensors, 1 if not parallel or _forked else threads or asked())
@@ -57,10 +57,15 @@ def launcher(kernel: Kernel, elements: int, threads: int = 0, *, fresh: bool = F
     return run
 
 
+def takes_threads(kernel: Kernel, elements: int) -> bool:
+    """Whether a kernel over tensors of so many elements is split among threads."""
+    return elements >= GRAIN and kernel.tiles > 1
+
+
 def on_one_thread(kernel: Kernel, elements: int) -> Native | None:
     """The machine code itself, to be called with a 1 after the parameters; None where it may raise a flag, take several
     threads or come in two forms."""
-    if kernel.flags or kernel.program.streams or (elements >= GRAIN and kernel.tiles > 1):
+    if kernel.flags or kernel.program.streams or takes_threads(kernel, elements):
         return None
     return native(kernel.address, len(kernel.program.params), release=elements >= GRAIN)
 

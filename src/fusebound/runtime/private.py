@@ -1,4 +1,8 @@
-"""The private corners of torch that the runtime uses, in one place, each with a public fallback."""
+"""The private corners of torch that the runtime uses, in one place.
+
+Where torch has one no more, a public form stands in, or what it serves stays off: the pool, a route, the trampoline.
+`written_plain_dispatch` alone has no other form.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ def _plain_dispatch() -> Callable[[], bool]:
 
 
 plain_dispatch = _plain_dispatch()
-"""Whether all of them are true."""
+"""Whether nothing stands between caller and framework: all terms of `written_plain_dispatch` are true."""
 
 
 def global_hooks() -> list[Mapping[int, Any]]:

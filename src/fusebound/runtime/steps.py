@@ -28,11 +28,10 @@ KNOWN_BLOCKS = 256
 
 
 class Switches(Protocol):
-    """What a step asks its executable at every run."""
+    """What a step asks its executable: for `poison` at every run, for `threads` once, when the step is made."""
 
     poison: bool
     threads: int
-    entered: set[str]
 
 
 def kernel_step(

@@ -52,13 +52,13 @@ def straight(
             else:
                 scope[f"new_{name[v]}"] = allocator(graph, v)
                 lines.append(f"{name[v]} = new_{name[v]}()")
-        given = [name[v] for v in (*kernel.inputs, *kernel.outputs)]
+        params = [name[v] for v in (*kernel.inputs, *kernel.outputs)]
         if (native := on_one_thread(kernel, largest(graph, kernel))) is not None:
             scope[f"kernel{n}"] = native
-            given.append("1")
+            params.append("1")
         else:
             scope[f"kernel{n}"] = launch_of(graph, kernel, threads)
-        lines.append(f"kernel{n}({', '.join(given)})")
+        lines.append(f"kernel{n}({', '.join(params)})")
         lines += [f"del {name[v]}" for v in drops]
     lines.append(f"return [{', '.join(name[v] for v in outputs)}]")
     text = "def run(given):\n" + "".join(f"    {line}\n" for line in lines)

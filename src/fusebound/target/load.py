@@ -33,11 +33,6 @@ def load_table(name: str) -> Target:
     return target_from(document | {"calibrated": False}, where=f"tables/{name}.toml")
 
 
-def table_sources(name: str) -> dict[str, str]:
-    """Where the figures of table `name` come from: field or group of fields → publication."""
-    return dict(cast("dict[str, str]", _document(name)["sources"]))
-
-
 def target_from(document: dict[str, Any], *, where: str) -> Target:
     """A Target from plain data; raises FormatError, naming `where`, for a wrong field."""
     known = {f.name: str(f.type) for f in fields(Target)}

@@ -58,8 +58,11 @@ class Outcome:
         return self.error.code if isinstance(self.error, UsageError) and self.error.code in _REFUSALS else ""
 
     def laid_like(self, other: Outcome) -> Outcome:
-        """The same results with the layouts and sharing of another run's."""
-        pairs = zip(self.outputs, other.outputs, strict=False)
+        """The same results with the layouts and sharing of another run's; as they are where that one has more or fewer,
+        for the comparison to say."""
+        if len(self.outputs) != len(other.outputs):
+            return self
+        pairs = zip(self.outputs, other.outputs, strict=True)
         return replace(self, outputs=tuple(_laid_like(a, b) for a, b in pairs), shared=other.shared)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,6 +125,17 @@ def test_what_the_framework_runs_is_not_simulated() -> None:
     g = s.done(s.op("exp", "exp", s.opaque("strange", x)))
     assert simulate(g, nodes(g, "strange", "exp")) is None
     assert simulate(g, nodes(g, "exp")) is not None
+
+
+def test_results_that_another_thread_forgets_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(dict[Any, Any]):
+        def __setitem__(self, key: Any, value: Any) -> None:
+            self.clear()
+
+    monkeypatch.setattr("fusebound.analysis.simulate._KNOWN", Forgetful())
+    s = Sketch()
+    g = s.done(s.op("exp", "exp", s.input("x", 64, 64)))
+    assert simulate(g, frozenset(g.node)) is not None
 
 
 def test_what_cannot_shrink_is_not_simulated() -> None:

@@ -63,6 +63,26 @@ def test_keyword_arguments_in_any_order() -> None:
     same(f(x=x, shift=s, scale=3.0), g(x, scale=3.0, shift=s))
 
 
+def test_a_route_knows_each_constant_by_its_place() -> None:
+    """Where nothing but constants is given, and where there are more than ten."""
+
+    class Scale(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(9, 33), requires_grad=False)
+
+        def forward(self, *flags: bool | None) -> torch.Tensor:
+            return torch.relu(self.weight * 2 + 1) if flags[-1] else self.weight.neg() * 2
+
+    eager = Scale()
+    f = fused(eager)
+    calls: list[tuple[bool | None, ...]] = [(True,), (False,), (True,) * 12, (*(True,) * 11, False)]
+    for flags in calls:
+        same(f(*flags), eager(*flags))
+    newest_first = [[route.admits(flags) for route, _ in f._routes] for flags in reversed(calls)]
+    assert newest_first == [[i == k for i in range(len(calls))] for k in range(len(calls))]
+
+
 def test_a_default_argument_counts_by_value() -> None:
     def g(x: torch.Tensor, k: float = 2.0) -> torch.Tensor:
         return x * k + 1

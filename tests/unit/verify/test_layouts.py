@@ -43,3 +43,15 @@ def test_a_program_that_is_compiled_for_strides_is_compiled_once_for_each_layout
     assert verify(specialized, trace(scaled, *args), args).ok
     assert len(compiled) == 1 + 1 + len(LAYOUTS)
     assert sum(compiled.values()) > 10 * len(compiled), "over all values and draws"
+
+
+def test_a_result_too_many_on_another_layout_is_a_fault() -> None:
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def more(x: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        return x * 2 if x.is_contiguous() else (x * 2, x)
+
+    args = (torch.randn(4, 5),)
+    found = verify(more, trace(doubled, *args), args)
+    assert any(fault.startswith("2 outputs where eager has 1") for fault in found.faults)
