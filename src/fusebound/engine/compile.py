@@ -23,10 +23,11 @@ from fusebound.capture.wrap import unwrapped
 from fusebound.engine import guards
 from fusebound.engine.build import build
 from fusebound.engine.contest import loses
+from fusebound.engine.places import Surroundings
 from fusebound.engine.rehearsal import rehearse
 from fusebound.engine.route import Route, make, not_larger
 from fusebound.engine.settle import settle
-from fusebound.engine.surroundings import Surroundings, surroundings
+from fusebound.engine.surroundings import surroundings
 from fusebound.errors import CaptureError, FallbackError, FuseboundError
 from fusebound.gates.rules import NO_RULES, RuleNotice, Rules
 from fusebound.plan.greedy import plan as make_plan

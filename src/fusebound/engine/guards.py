@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from fusebound.engine.keys import Key, constant_key, tensor_key
-from fusebound.engine.surroundings import Surroundings
+from fusebound.engine.places import Surroundings
 from fusebound.runtime.private import plain_dispatch
 
 __all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "has_frozen", "records_grad", "wants_grad"]

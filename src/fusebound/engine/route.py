@@ -15,7 +15,7 @@ import torch
 from fusebound.capture.overlap import disjoint, extent, folds
 from fusebound.capture.torch import Captured
 from fusebound.engine import guards
-from fusebound.engine.surroundings import Surroundings
+from fusebound.engine.places import Surroundings
 from fusebound.runtime.binding import binder, result
 from fusebound.runtime.executable import Executable
 from fusebound.runtime.private import state_check, tensor_check, written_plain_dispatch

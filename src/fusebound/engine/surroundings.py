@@ -8,7 +8,6 @@ from __future__ import annotations
 import array
 import contextvars
 import ctypes
-import dis
 import functools
 import itertools
 import operator
@@ -16,7 +15,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator, KeysView
+from collections.abc import Callable, Collection, KeysView
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,19 +23,13 @@ import numpy as np
 import torch
 
 from fusebound.capture.wrap import reached, unwrapped
-from fusebound.engine.keys import Key, constant_key, tensor_key
+from fusebound.engine.keys import constant_key, tensor_key
+from fusebound.engine.names import is_library, mentioned, reachable, special, variables
+from fusebound.engine.places import MANY, MISSING, Identity, Surroundings
 from fusebound.runtime.private import global_hooks, tensor_check
 
-MANY = 1 << 16
-"""Places that are watched at most: comparing them takes milliseconds at every call."""
-FEW = 64
-"""Places up to which each is compared by a term of its own."""
 _BYTES = 1 << 16
 """Arrays of numpy up to this size are watched by contents: numbers that are read from them become constants."""
-_LIBRARY = (
-    "torch", "builtins", "math", "numpy", "functools", "operator", "typing", "itertools", "logging", "fusebound",
-)  # fmt: skip
-
 _BY_NAME = frozenset(("globals", "eval", "exec"))
 """Builtins that read variables which the code does not name."""
 _OF_MEMORY = frozenset(("storage_offset", "_base", "_is_view"))
@@ -46,66 +39,7 @@ _UNSEEN = (
 )  # fmt: skip
 """Objects whose contents change without a trace, or are of one thread."""
 _FORWARD = frozenset(("forward",))
-_UNCALLED = frozenset(("__init__", "__new__", "__repr__", "__eq__", "__hash__"))
-"""Special methods that a use of an object does not call: a dataclass mentions every field in them."""
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
-_MISSING = object()
-"""What an entry holds that is not there: it may appear."""
-
-
-class Identity:
-    """An object as part of a key: equal to itself alone, and alive as long as the key is."""
-
-    __slots__ = ("held",)
-
-    def __init__(self, held: object) -> None:
-        self.held = held
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other.held is self.held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """Places outside of a function's arguments, and what they held when it was looked at.
-
-    `key` is hashable; `grads` says that a tensor there wants gradients; `beyond` what cannot be watched, if anything.
-    `holds()` is a fast comparison of everything with the present: entries of dictionaries in bulk, the rest one by one.
-    """
-
-    tables: list[dict[Any, Any]] = field(default_factory=list[dict[Any, Any]])
-    names: list[Any] = field(default_factory=list[Any])
-    values: list[Any] = field(default_factory=list[Any])
-    checks: list[Callable[[], bool]] = field(default_factory=list[Callable[[], bool]])
-    tensors: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
-    parts: list[Any] = field(default_factory=list[Any])
-    grads: bool = False
-    beyond: str = ""
-
-    @property
-    def key(self) -> Key:
-        return tuple(self.parts)
-
-    def holds(self) -> bool:
-        """Whether every place still holds the very object that it held."""
-        now = map(dict.get, self.tables, self.names, itertools.repeat(_MISSING))
-        return all(map(operator.is_, now, self.values)) and all(check() for check in self.checks)
-
-    def written_out(self) -> tuple[list[str], dict[str, Any]]:
-        """`holds()` as terms of an expression, and the names in them; where there are many places, in bulk."""
-        count = len(self.tables)
-        if count + len(self.checks) > FEW:
-            return ["holds()"], {"holds": self.holds}
-        names = {f"{what}{i}": x for what, xs in self._columns() for i, x in enumerate(xs)}
-        entries = [f"get(table{i}, key{i}, missing) is held{i}" for i in range(count)]
-        names |= {"get": dict.get, "missing": _MISSING}
-        return [*entries, *(f"place{i}()" for i in range(len(self.checks)))], names
-
-    def _columns(self) -> tuple[tuple[str, list[Any]], ...]:
-        return ("table", self.tables), ("key", self.names), ("held", self.values), ("place", self.checks)
 
 
 def surroundings(fn: Callable[..., Any]) -> Surroundings:
@@ -154,7 +88,7 @@ class _Walk:
 
     def entry(self, table: dict[Any, Any], name: Any, names: frozenset[str]) -> None:
         """An entry of a dictionary: a global, an attribute."""
-        x = table.get(name, _MISSING)
+        x = table.get(name, MISSING)
         self.found.tables.append(table)
         self.found.names.append(name)
         self.found.values.append(x)
@@ -197,7 +131,7 @@ class _Walk:
                     self._function(x)
                 self._named(vars(x), names)
             case types.MethodType():
-                self.waiting += ((x.__self__, _mentioned(x.__func__.__code__)), (x.__func__, names))
+                self.waiting += ((x.__self__, mentioned(x.__func__.__code__)), (x.__func__, names))
             case functools.partial():
                 self.waiting += ((x.func, names), (x.args, names), (x.keywords, names))
             case dict():
@@ -212,7 +146,7 @@ class _Walk:
                 self._elements(x, names)
                 self._as_object(x, names)
             case types.ModuleType():
-                if not _is_library(x.__name__):
+                if not is_library(x.__name__):
                     self._attributes(x, names)
             case type():
                 self._class(x, names)
@@ -230,15 +164,15 @@ class _Walk:
                 self._as_object(x, names)
 
     def _as_object(self, x: Any, names: frozenset[str]) -> None:
-        if not _is_library(type(x).__module__):
-            self._attributes(x, names | _special(type(x)))
+        if not is_library(type(x).__module__):
+            self._attributes(x, names | special(type(x)))
 
     def _function(self, f: types.FunctionType) -> None:
-        if _is_library(f.__module__ or ""):
+        if is_library(f.__module__ or ""):
             return
-        names = _mentioned(f.__code__)
-        variables = _variables(f.__code__)
-        if by_name := variables & _BY_NAME:
+        names = mentioned(f.__code__)
+        used = variables(f.__code__)
+        if by_name := used & _BY_NAME:
             self.found.beyond = f"it calls {min(by_name)}(), which may read any variable"
             return
         if asked := names & _OF_MEMORY:
@@ -249,7 +183,7 @@ class _Walk:
             return
         for cell in f.__closure__ or ():
             self.place(functools.partial(_contents, cell), names)
-        self._named(f.__globals__, variables, names)
+        self._named(f.__globals__, used, names)
         code, defaults, by_name = held = f.__code__, f.__defaults__, f.__kwdefaults__
         self.found.checks.append(
             lambda: f.__code__ is code and f.__defaults__ is defaults and f.__kwdefaults__ is by_name
@@ -340,7 +274,7 @@ class _Walk:
         """Attributes that code mentions; one of the class may be hidden by one of the object later."""
         table = getattr(x, "__dict__", None)
         cls = type(x)
-        names = _reachable(cls, names)
+        names = reachable(cls, names)
         if isinstance(table, dict):
             self._named(table, names)
         for name in sorted(n for n in names if isinstance(getattr(cls, n, None), types.MemberDescriptorType)):
@@ -353,7 +287,7 @@ class _Walk:
             return
         self.classes.add((cls, names))
         for base in cls.__mro__:
-            if not _is_library(base.__module__):
+            if not is_library(base.__module__):
                 own: Any = vars(base).keys()
                 for name in sorted(names & own):
                     self.place(functools.partial(_attribute, base, name), names)
@@ -374,65 +308,3 @@ def _contents(cell: types.CellType) -> Any:
 
 def _attribute(cls: type, name: str) -> Any:
     return vars(cls).get(name)
-
-
-@functools.lru_cache(maxsize=4096)
-def _special(cls: type) -> frozenset[str]:
-    """Special methods of the user's, which code calls without naming them: `x[i]`, `x * 2`, `with x`."""
-    own = (vars(base).items() for base in cls.__mro__ if not _is_library(base.__module__))
-    named = (n for n, f in itertools.chain.from_iterable(own) if isinstance(f, types.FunctionType))
-    return frozenset(n for n in named if n.startswith("__") and n.endswith("__")) - _UNCALLED
-
-
-def _is_library(module: str) -> bool:
-    return module.partition(".")[0] in _LIBRARY
-
-
-@functools.lru_cache(maxsize=4096)
-def _mentioned(code: types.CodeType) -> frozenset[str]:
-    """Names of attributes in a function's code, nested functions included; strings too, which some function further on
-    may give to `getattr`."""
-    names = (n for c in _codes(code) for n in (*c.co_names, *c.co_consts) if isinstance(n, str))
-    return frozenset(n for n in names if n.isidentifier())
-
-
-@functools.lru_cache(maxsize=4096)
-def _variables(code: types.CodeType) -> frozenset[str]:
-    """Names of the global variables that a function's code uses, nested functions included; builtins are among them."""
-    instructions = itertools.chain.from_iterable(map(dis.get_instructions, _codes(code)))
-    return frozenset(i.argval for i in instructions if i.opname.endswith(("_GLOBAL", "_NAME")))
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            yield from _codes(c)
-
-
-@functools.lru_cache(maxsize=4096)
-def _reachable(cls: type, names: frozenset[str]) -> frozenset[str]:
-    """`names`, and those that the methods of a class mention that are called by them, directly or not.
-
-    Methods that others hide count too: `super()` may call them.
-    """
-    found = set(names)
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        for base in filter(_is_followed, cls.__mro__):
-            f = vars(base).get(name)
-            f = f.fget if isinstance(f, property) else getattr(f, "__func__", f)
-            if isinstance(f, types.FunctionType):
-                fresh = _mentioned(f.__code__) - found
-                found |= fresh
-                waiting.extend(fresh)
-    return frozenset(found)
-
-
-def _is_followed(cls: type) -> bool:
-    """Whether the methods of a class are looked into: the user's own, and those of the framework's modules, which
-    read attributes such as `eps`."""
-    if cls is torch.nn.Module:
-        return False
-    return issubclass(cls, torch.nn.Module) or not _is_library(cls.__module__)

@@ -20,7 +20,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from fusebound.engine.compile import EagerNotice, Options, compile
-from fusebound.engine.surroundings import MANY, surroundings
+from fusebound.engine.places import MANY
+from fusebound.engine.surroundings import surroundings
 
 Read = Callable[[], float]
 Change = Callable[[], object]
