@@ -31,13 +31,24 @@ def from_python(spec: str, *, shapes: tuple[str, ...] = (), dtypes: tuple[str, .
         missing = "names no file or module" if not place else "names nothing to run"
         hint = "MODEL is file.py:name or package.module:name; the name is that of a function or module"
         raise UsageError(f"`{spec}` {missing}", hint=hint, code="E101")
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    module = load(place)
     found = _attribute(module, name, spec)
     fn = _instantiate(found, spec)
     if shapes:
         return Model(spec, fn, from_shapes(shapes, dtypes))
     args, kwargs = _examples(found, fn, module, spec)
     return Model(spec, fn, args, kwargs)
+
+
+def load(place: str) -> ModuleType:
+    """Run the user's code: a file (`….py`) or a module by its name. Raises UsageError (E102, E104)."""
+    return _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+
+
+def place_of(spec: str) -> str:
+    """The file, by its whole path, or the module of `file.py:name` and `package.module:name`; "" for other models."""
+    place, colon, _ = spec.rpartition(":")
+    return str(Path(place).resolve()) if colon and place.endswith(".py") else place
 
 
 def _load_file(path: Path) -> ModuleType:

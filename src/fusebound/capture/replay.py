@@ -17,7 +17,9 @@ from fusebound.ir.graph import Attr, Ref, Token, UserOp, refs
 
 Prepared = Callable[[Sequence[Any]], tuple[Any, ...]]
 
-_NAMESPACES: set[str] = {"aten", "prims"}
+TORCH = frozenset(("aten", "prims"))
+"""The libraries of torch itself; every other one is there once the user's code has registered it."""
+_NAMESPACES: set[str] = {*TORCH}
 _DENIED = words("""
 from_file set_data set_ resize_ resize_as_ resize_as_sparse_ _resize_output_ record_stream
 _cuda_getCurrentRawStream _print

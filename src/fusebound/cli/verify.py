@@ -73,6 +73,7 @@ def command(options: Options, model: str, boundary: bool, bisect: bool, output: 
 def _bisected(session: Session, report: Report, found: VerifyResult, output: Path) -> Report:
     """The report with what is to blame; writes the script."""
     from fusebound.api.bisection import bisect_inductor, bisect_plan
+    from fusebound.api.python_model import place_of
     from fusebound.report.results import with_culprit
     from fusebound.verify.reproduce import script
 
@@ -87,7 +88,8 @@ def _bisected(session: Session, report: Report, found: VerifyResult, output: Pat
         session.phases.say("the failure did not come back when it was looked for")
         return report
     if culprit.source is not None:
-        text = script(culprit, None if inductor else session.plan, session.options.numerics)
+        plan = None if inductor else session.plan
+        text = script(culprit, plan, session.options.numerics, place_of(session.spec))
         write_text(output, text)
     return with_culprit(report, culprit, str(output) if culprit.source else "")
 

@@ -1,4 +1,4 @@
-"""A failing case as a script that needs torch and fusebound alone."""
+"""A failing case as a script that needs torch and fusebound alone (and the user's code where that makes operators)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ import sys
 
 import torch
 
-from fusebound.capture.torch import capture
+{loading}from fusebound.capture.torch import capture
 {imports}from fusebound.verify.check import verify
 
 inf, nan = math.inf, math.nan
-
+{registered}
 
 {function}
 
@@ -68,11 +68,19 @@ _IMPORTS = {
     "from fusebound.target import get\n",
     "inductor": "",
 }
+_LOADING = "from fusebound.api.python_model import load\n"
+_LOAD = "\n# It registers the operators of {names}.\nload({place!r})\n"
 
 
-def script(culprit: Culprit, plan: Plan | None, numerics: str) -> str:
-    """The script for a culprit with a source; `plan` is the plan that fails, None where Inductor compiled."""
-    assert culprit.source is not None
+def script(culprit: Culprit, plan: Plan | None, numerics: str, place: str = "") -> str:
+    """The script for a culprit with a source; `plan` is the plan that fails, None where Inductor compiled.
+
+    `place` is the file or module of the user's program ("" for none); the script loads it where the culprit has
+    operators that are not torch's own, since that registers them.
+    """
+    source = culprit.source
+    assert source is not None
+    loads = bool(place and source.libraries)
     failures = culprit.found.failures
     why = f"{failures[0].verdict}: {failures[0].detail}" if failures else "; ".join(culprit.found.faults)
     how = "inductor" if plan is None else "plan" if culprit.whole else "fusebound"
@@ -82,8 +90,10 @@ def script(culprit: Culprit, plan: Plan | None, numerics: str) -> str:
     return _TEMPLATE.format(
         place=culprit.place,
         why=why,
+        loading=_LOADING if loads else "",
         imports=_IMPORTS[how],
-        function=culprit.source.text,
+        registered=_LOAD.format(names=", ".join(source.libraries), place=place) if loads else "",
+        function=source.text,
         inputs="\n".join(f"        {_literal(a)}," for a in culprit.args),
         compiled=_COMPILED[how].format(numerics=numerics, **options),
         numerics=numerics,

@@ -12,21 +12,25 @@ from typing import Any
 
 import torch
 
-from fusebound.capture.replay import inputs_of, split_target
+from fusebound.capture.replay import TORCH, inputs_of, split_target
 from fusebound.errors import FormatError
 from fusebound.ir.graph import Attr, Graph, Mutation, Ref, Token, UserOp
 
 _RESERVED = frozenset((*keyword.kwlist, "f", "base64", "inf", "math", "nan", "operator", "torch"))
 
+_PYTHON = ("operator.", "math.", "torch.")
+"""How targets begin that are no operators of a library."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """A function `f` as text, of the values `inputs`, which returns the values `outputs` (one bare, several as a
-    tuple)."""
+    tuple). `libraries` are those of its operators that the user's code registers."""
 
     text: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
 
     def function(self) -> Callable[..., Any]:
         """The function that the text defines; every operator's name comes from the graph."""
@@ -62,7 +66,9 @@ def _written(users: Sequence[UserOp], outputs: tuple[str, ...], mutations: Seque
     lines = [line for u in users for line in _call(u, names)]
     lines += [f"{names.of(m.target)}.copy_({names.of(m.source)})" for m in mutations]
     result = ", ".join(names.of(v) for v in outputs)
-    return Source("\n    ".join((head, *lines, f"return {result}")) + "\n", inputs, outputs)
+    text = "\n    ".join((head, *lines, f"return {result}")) + "\n"
+    spaces = {u.target.partition(".")[0] for u in users if not u.target.startswith(_PYTHON)}
+    return Source(text, inputs, outputs, tuple(sorted(spaces - TORCH)))
 
 
 @dataclass(slots=True)
@@ -84,7 +90,7 @@ def _call(u: UserOp, names: _Names) -> Iterator[str]:
     target, kept = split_target(u.target)
     if target.startswith("higher_order."):
         raise FormatError(f"{u.label} has no text: control flow", code="E112")
-    dotted = target if target.startswith(("operator.", "math.", "torch.")) else f"torch.ops.{target}"
+    dotted = target if target.startswith(_PYTHON) else f"torch.ops.{target}"
     args = [_text(a, names) for a in u.args] + [f"{k}={_text(a, names)}" for k, a in u.kwargs]
     call = f"{dotted}({', '.join(args)})"
     outs = [names.of(v) for v in u.outputs]

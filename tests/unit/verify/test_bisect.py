@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import runpy
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import torch.nn.functional as F
 from tests.faults import forgotten_tail, wrong_operator, wrong_pair
 
 from fusebound.api.bisection import bisect_inductor, bisect_plan, by_inductor
+from fusebound.api.python_model import load, place_of
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
 from fusebound.plan.greedy import plan
@@ -69,6 +72,36 @@ def test_one_boundary_and_a_script_that_shows_it(
     assert exit_of(path) == 1 and "FAILED" in capsys.readouterr().out
     monkeypatch.undo()
     assert exit_of(path) == 0
+
+
+CUSTOM = """
+import torch
+import fusebound
+
+
+@torch.library.custom_op("bisected::gate", mutates_args=())
+def gate(x: torch.Tensor) -> torch.Tensor:
+    return torch.sigmoid(x)
+
+
+gate.register_fake(torch.empty_like)
+fusebound.register_op("bisected::gate", "pointwise", lower=lambda c, x: c("tanh", x))
+
+
+def model(x):
+    return gate(x * 2) + 1
+"""
+
+
+def test_the_script_of_a_custom_operator_loads_what_registers_it(tmp_path: Path) -> None:
+    program, path = tmp_path / "program.py", tmp_path / "repro.py"
+    program.write_text(CUSTOM)
+    place = place_of(f"{program}:model")
+    found, made = culprit_of(load(place).model, X)
+    assert [u.name for u in found.operators] == ["gate"]
+    path.write_text(script(found, made, "accurate", place))
+    ran = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (1, "") and "FAILED" in ran.stdout
 
 
 def test_one_operator_and_the_length_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
