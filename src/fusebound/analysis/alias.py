@@ -53,6 +53,11 @@ def is_view(g: Graph, user: UserOp) -> bool:
     return _view(g, user.name)
 
 
+def is_free(g: Graph, user: UserOp) -> bool:
+    """Whether the framework runs this operator without touching memory: a view, or a question about a tensor's shape."""
+    return is_view(g, user) or user.target.startswith("aten.sym_")
+
+
 def view_strides(g: Graph, node: Node, given: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
     """The strides (in elements) that a view of the operand would have, or None where no view exists.
 

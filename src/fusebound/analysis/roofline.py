@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from fusebound.analysis.alias import is_view
+from fusebound.analysis.alias import is_free, is_view
 from fusebound.analysis.group import in_order
 from fusebound.analysis.repeats import repeats
 from fusebound.analysis.space import Refusal, Space
@@ -71,8 +71,9 @@ def kernel_cost(
 
 
 def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
-    """One user operator run by the framework; a view costs nothing, control flow its dearer branch or one round."""
-    if is_view(g, user):
+    """One user operator run by the framework; a view or a question about sizes costs nothing, control flow its dearer
+    branch or one round."""
+    if is_free(g, user):
         return Cost()
     if control(g, user) is not None:
         return Cost(target.framework_us + _inside_us(g, user, target))

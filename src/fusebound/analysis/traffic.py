@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusebound.analysis.access import demand, elements, ints
-from fusebound.analysis.alias import is_view
+from fusebound.analysis.alias import is_free, is_view
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.memo import per_graph
 from fusebound.ir.graph import Graph, UserOp, hint
@@ -61,13 +61,13 @@ def kernel_traffic(g: Graph, nodes: Collection[str]) -> Traffic:
 
 
 def user_traffic(g: Graph, user: UserOp) -> Traffic:
-    """The traffic of one user operator run alone by the framework; a view moves nothing."""
+    """The traffic of one user operator run alone by the framework; a view or a question about sizes moves nothing."""
     return _user_traffic(g, user.name)
 
 
 @per_graph
 def _user_traffic(g: Graph, name: str) -> Traffic:
-    if is_view(g, g.user[name]):
+    if is_free(g, g.user[name]):
         return Traffic({}, {}, frozenset(), 0)
     return kernel_traffic(g, [n.id for n in g.members[name]])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fusebound.report.schema import Report
 
 VERIFY_SECONDS = 10.0
-"""`fusebound verify` takes all the time it needs; the main job stops drawing new values after this long."""
+"""The main job begins no set of values after this long; `fusebound verify` gives itself a minute."""
 
 
 @click.command("run", short_help="Capture, plan, build, verify and measure.")
@@ -30,7 +30,7 @@ VERIFY_SECONDS = 10.0
 def command(options: Options, model: str | None, list_: bool, output: Path | None, fail_slower: bool) -> int:
     """Capture MODEL, decide its fusion boundaries, build the kernels, check their numbers and measure them.
 
-    Exits with 1 if an output is less accurate than allowed.
+    No set of values to check begins after 10 s. Exits with 1 if an output is less accurate than allowed.
     """
     if list_:
         _list(options)

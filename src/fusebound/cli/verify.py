@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @with_options(MODEL, PLAN, OUTPUT)
 def command(options: Options, model: str, boundary: bool, bisect: bool, output: Path) -> int:
     """Run MODEL fused, eagerly and in float64, on given, drawn and special values, and compare the errors of each
-    output and of what each kernel stores.
+    output and of what each kernel stores. No set of values begins after 60 s.
 
     --boundary does so again at sizes round a vector and a tile, at sizes 0 and 1, transposed, strided and expanded.
     --bisect, where something fails, finds the kernel, the fewest operators and the smallest input that show it, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusebound.analysis.alias import is_move
+from fusebound.analysis.alias import is_free, is_move
 from fusebound.analysis.draws import counted
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.liveness import peak_bytes
@@ -158,7 +158,12 @@ class Assembly:
             for v in group.inputs:
                 base, maker = origin(self.g, self.roles, v)
                 reader = next(n.user for n in self.g.consumers[v] if n.id in inside)
-                if maker is None or maker.name in group.users or base in seen or reader in self.roles.views:
+                if (
+                    maker is None
+                    or maker.name in group.users
+                    or base in seen
+                    or is_free(self.g, self.g.user[reader])
+                ):
                     continue
                 seen.add(base)
                 code, message = self._reason(maker.name, reader, last.get((maker.name, reader)))

@@ -21,7 +21,8 @@ from fusebound.analysis.traffic import (
     unfused_bytes,
     user_traffic,
 )
-from fusebound.ir.graph import Graph, Mutation
+from fusebound.ir.builder import Builder
+from fusebound.ir.graph import Graph, Mutation, Ref, Value
 from fusebound.target import get
 
 MB = 1 << 20
@@ -71,6 +72,17 @@ def test_a_group_of_its_own_stores_no_view_that_the_framework_gives() -> None:
     assert own_nodes(g, group) == nodes(g, "exp", "neg") and apart_bytes(g, group) == 2 * size
     group = nodes(g, "exp", "neg", "turned", "tanh")
     assert own_nodes(g, group) == group and apart_bytes(g, group) == 2 * size
+
+
+def test_a_question_about_sizes_reads_no_data() -> None:
+    b = Builder("sized")
+    x = b.input("x", (8, 16), "float32")
+    b.begin("sym_size")
+    (n,) = b.opaque("aten.sym_size.int", (x,), [Value("", (), "int64", (), scalar=True)])
+    b.end("aten.sym_size.int", (Ref(x), 0), (), (n,), "opaque", why="F602")
+    g = b.finish((n,))
+    assert unfused_bytes(g, ("sym_size",)) == 0
+    assert eager_cost(g, g.user["sym_size"], get("cpu-avx512")).total == 0
 
 
 @pytest.mark.parametrize(("strides", "view"), [((16, 1), True), ((1, 8), False)])
