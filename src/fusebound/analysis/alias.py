@@ -54,7 +54,7 @@ def is_view(g: Graph, user: UserOp) -> bool:
 
 
 def is_free(g: Graph, user: UserOp) -> bool:
-    """Whether the framework runs this operator without touching memory: a view, or a question about a tensor's shape."""
+    """Whether the framework runs this operator without touching memory: a view, or a question about a shape."""
     return is_view(g, user) or user.target.startswith("aten.sym_")
 
 
