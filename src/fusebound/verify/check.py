@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fusebound.analysis.tau import Tau
+from fusebound.errors import unknown
 from fusebound.plan.plan import Plan
 from fusebound.verify import coverage
 from fusebound.verify.alone import worst_draw
@@ -69,10 +70,15 @@ def verify(
     Where `exe` has a plan, what its kernels store is compared as well. Where it has an attribute `poison` it is
     set, so that memory not written shows. Values are drawn anew, some times, for a branch that none of the sets took;
     one that is never taken is noted. Arguments, parameters and buffers hold their values again afterwards.
+    Raises UsageError for the name of no set.
     """
     start = time.perf_counter()
     args, kwargs = own_copies(captured, args, kwargs or {})
     leaves = bind(captured, args, kwargs)
+    known = (*all_sets(leaves), *SPECIAL_SETS)
+    for kind in sets:
+        if kind not in known:
+            raise unknown("set of values", kind, known)
     given = Snapshot(tensors(leaves))
     plan = getattr(exe, "plan", None)
     bounds = held(plan, plan.graph.outputs, tau, leaves) if isinstance(plan, Plan) else Held(tau)

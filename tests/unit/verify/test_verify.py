@@ -376,3 +376,9 @@ def test_an_operator_without_a_float64_form_is_named() -> None:
     result = verify(fn, trace(fn, X), (X,), sets=(GIVEN,))
     note = "the fp64 reference runs aten::quantize_per_tensor in the user's types on 'given'"
     assert result.ok and result.notes == (note,)
+
+
+def test_the_name_of_no_set_is_refused() -> None:
+    captured = trace(torch.sin, torch.ones(3))
+    with pytest.raises(UsageError, match="unknown set of values 'typo'"):
+        verify(torch.sin, captured, (torch.ones(3),), sets=("typo",))
