@@ -74,7 +74,14 @@ def _settle(g: Graph, n: Node, x: Array, mode: Mode, kept: frozenset[str]) -> Ar
         return rounded(x, dtype)
     if mode == "exact":
         return x if np.asarray(x).dtype.kind == "f" else np.asarray(x).astype(np.float64)
+    if n.op == "const" and _is_exponent(g, n.out):
+        return x
     return rounded(x, "float32" if dtype in HALF else dtype)
+
+
+def _is_exponent(g: Graph, const: str) -> bool:
+    """Whether only `pow` reads a constant, as its exponent: a kernel keeps all of its digits."""
+    return all(n.op == "pow" and n.inputs[1] == const for n in g.consumers[const])
 
 
 def _compute(g: Graph, n: Node, x: list[Array], shapes: Shapes, mode: Mode) -> Array:

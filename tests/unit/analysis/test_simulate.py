@@ -127,6 +127,19 @@ def test_what_the_framework_runs_is_not_simulated() -> None:
     assert simulate(g, nodes(g, "exp")) is not None
 
 
+def test_an_exponent_keeps_its_digits_in_a_kernel() -> None:
+    """1.7 is no float32: eager's vectors round it, a kernel does not (docs/vector-math.md)."""
+    g = capture(lambda x: x**1.7, (torch.ones(64),)).graph
+    shapes = shrink(g, g.node.keys())
+    assert shapes is not None
+    x = {"x": np.exp(8 * np.random.default_rng(5).standard_normal(shapes["x"])).astype(np.float32)}
+    eager, fused, exact = (
+        evaluate(g, g.node.keys(), x, shapes, mode)[g.outputs[0]] for mode in ("eager", "fused", "exact")
+    )
+    assert np.array_equal(fused, rounded(exact, "float32"))
+    assert not np.array_equal(eager, fused)
+
+
 def test_results_that_another_thread_forgets_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class Forgetful(dict[Any, Any]):
         def __setitem__(self, key: Any, value: Any) -> None:

@@ -146,7 +146,8 @@ class Ctx:
         return T(self.builder.const(value, dtype_name(dtype)), self)
 
     def unrounded(self, value: Number, dtype: torch.dtype) -> T:
-        """A 0-d constant of a floating type with all the digits of the Python number."""
+        """A 0-d constant of a floating type with all the digits of the Python number, for the exponent of `pow`: any
+        other reader rounds it."""
         return T(self.builder.const(float(value), dtype_name(dtype)), self)
 
     def full(self, value: Number, shape: Sequence[int], dtype: torch.dtype) -> T:
