@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -21,6 +22,9 @@ _aten = torch.ops.aten
 VIEWS = get_decompositions([_aten.select_backward, _aten.slice_backward, _aten.unfold_backward])
 """Gradients of views, as writes into zeros."""
 
+_OPTIONS = tuple(n for n, p in inspect.signature(compile).parameters.items() if p.kind is p.KEYWORD_ONLY)
+"""What `fusebound.compile` takes beside the function."""
+
 
 def fusebound(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
@@ -29,14 +33,18 @@ def fusebound(
     """Compile a graph of TorchDynamo's, and its gradient's where one is recorded.
 
     `options` are those of `fusebound.compile`. Each graph is captured, planned and built at its first call, for the
-    sizes of that call; further sizes get kernels of their own. Raises UsageError (E120) for a mode, and what
-    `fusebound.compile` raises for its options.
+    sizes of that call; further sizes get kernels of their own. Raises UsageError (E120) for a mode or an option that
+    there is not, and what `fusebound.compile` raises for its options.
     """
     if mode not in (None, "default"):
         raise UsageError(
             f"fusebound has no mode {mode!r}", hint="pass options={'numerics': ...}", code="E120"
         )
     options = options or {}
+    if unknown := options.keys() - set(_OPTIONS):
+        raise UsageError(
+            f"fusebound has no option {min(unknown)!r}", hint=f"options: {', '.join(_OPTIONS)}", code="E120"
+        )
     compiler = functools.partial(_compiled, options)
     apart = VIEWS if options.get("numerics") == "eager" else {**VIEWS, **GRADIENTS}
     backend = aot_autograd(

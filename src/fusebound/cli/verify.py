@@ -53,8 +53,10 @@ def command(options: Options, model: str, boundary: bool, bisect: bool, output: 
     from fusebound.report.rows import error_rows
 
     session = Session(model, options)
-    found = session.verify_inductor() if "inductor" in options.against else session.verify()
-    report = with_verify(report_of(session.plan, session.target, model=session.model.name), found)
+    inductor = "inductor" in options.against
+    found = session.verify_inductor() if inductor else session.verify()
+    report = report_of(session.plan, session.target, model=session.model.name)
+    report = with_verify(report, found, "inductor" if inductor else "fused")
     if boundary:
         report = with_shapes(report, _shapes(session))
     if bisect and found.ok:

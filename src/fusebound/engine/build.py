@@ -46,14 +46,17 @@ def build(plan: Plan, captured: Captured, *, target: Target | None = None, threa
     return Executable(plan, captured, kernels, threads=threads)
 
 
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
 def _show(plan: Plan, kernels: dict[str, Kernel]) -> None:
     """What FB_DEBUG asks to see, on stderr: 1 a summary, 2 groups, 3 verdicts, 4–6 code."""
     level = settings.current().debug
     if level < 1:
         return
-    lines = [
-        f"fusebound: {plan.graph.name}: {len(kernels)} kernels of {len(plan.groups)} steps, {plan.policy}"
-    ]
+    counts = f"{_count(len(kernels), 'kernel')} of {_count(len(plan.groups), 'step')}"
+    lines = [f"fusebound: {plan.graph.name}: {counts}, {plan.policy}"]
     if level >= 2:
         steps = [g for _, p in plan.everywhere() for g in p.groups]
         lines += [f"  {g.id} {g.kind}: {', '.join(g.users)} ({g.predicted_us:.1f} µs)" for g in steps]

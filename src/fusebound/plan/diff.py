@@ -63,7 +63,13 @@ def _shown(setting: object) -> str:
 
 
 def _groups(plan: Plan) -> dict[tuple[str, ...], None]:
-    return {tuple(prefix + u for u in g.users): None for prefix, p in plan.everywhere() for g in p.groups}
+    """Every group that does something: one of views alone has no launch to save or add."""
+    return {
+        tuple(prefix + u for u in g.users): None
+        for prefix, p in plan.everywhere()
+        for g in p.groups
+        if g.is_kernel or g.launches_before
+    }
 
 
 def _cuts(plan: Plan) -> dict[str, None]:

@@ -72,6 +72,10 @@ class Why:
     def __bool__(self) -> bool:
         return bool(self.judgement)
 
+    def __repr__(self) -> str:
+        verdict = "refused: " + " ".join(self.codes) if not self else "one kernel passes"
+        return f"<Why {self.pair}: {verdict}, {self.saved_bytes:,} bytes to save>"
+
     def __str__(self) -> str:
         gates = (self.dependence, self.precision, self.resources, self.gain)
         return "\n".join([self.pair, *(f"  {verdict}" for verdict in gates)])

@@ -115,6 +115,13 @@ class Plan:
     nested: Mapping[str, Plan] = field(default_factory=dict[str, "Plan"])
     dissolved: tuple[Dissolved, ...] = ()
 
+    def __repr__(self) -> str:
+        moved = sum(g.bytes_after for g in self.groups)
+        return (
+            f"<Plan of {self.graph.name}: {len(self.groups)} groups, {len(self.kernels)} kernels, "
+            f"{moved:,} bytes, {self.predicted_us:.4g} µs>"
+        )
+
     @cached_property
     def group_of(self) -> dict[str, Group]:
         """The group of every user operator."""

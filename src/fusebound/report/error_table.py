@@ -32,7 +32,7 @@ def errors(report: Report) -> Table:
 
 
 def three_ways(report: Report) -> Table:
-    """Each output three ways, fused and eager against float64 and fused against eager, in every unit."""
+    """Each output three ways, what was judged and eager against float64 and one another, in every unit."""
     table = plain_table(
         ("output", "left"),
         ("of", "whole"),
@@ -45,9 +45,9 @@ def three_ways(report: Report) -> Table:
     )
     shown, hidden = _chosen(report.errors)
     for e in shown:
-        table.add_row(e.output, "fused − fp64", *_cells(e.fused), _verdict(e), style=_style(e))
+        table.add_row(e.output, f"{report.judged} − fp64", *_cells(e.fused), _verdict(e), style=_style(e))
         table.add_row("", "eager − fp64", *_cells(e.eager), _changes(e), style=_style(e))
-        table.add_row("", "fused − eager", *_cells(e.apart), "", style=_style(e))
+        table.add_row("", f"{report.judged} − eager", *_cells(e.apart), "", style=_style(e))
     _count_hidden(table, hidden, 6)
     return table
 

@@ -17,13 +17,15 @@ BELIEVED = 2.0
 """A measured time further than this factor from the predicted one is pointed out."""
 
 
-def with_verify(report: Report, found: VerifyResult) -> Report:
-    """Add the error of each output, on the set of values where it fared worst, and what else was checked."""
+def with_verify(report: Report, found: VerifyResult, judged: str = "fused") -> Report:
+    """Add the error of each output, on the set of values where it fared worst, and what else was checked; `judged` is
+    whose outputs they are."""
     return replace(
         report,
         errors=tuple(_error(c) for c in found.outputs),
         stored=tuple(_error(c) for c in found.stored),
         origin=found.origin.group if found.origin else "",
+        judged=judged,
         checks=_checks(found),
         ok=report.ok and found.ok,
     )
@@ -49,8 +51,9 @@ def _figures(f: result.Figures) -> Figures:
 
 
 def _checks(found: VerifyResult) -> tuple[str, ...]:
-    """One line each: how many checks on which values, determinism, and what failed or was left out."""
-    lines = [found.summary()]
+    """One line each: how many checks on which values, determinism, what failed besides the outputs' errors (which have
+    rows of their own), and what was left out."""
+    lines = [found.counts, *(f"FAILED: {fault}" for fault in found.faults)]
     if found.deterministic is not None:
         lines.append("two runs give the same bits" if found.deterministic else "two runs differ")
     if found.threads is not None:

@@ -174,7 +174,8 @@ class Report:
     """The whole bundle. `ok` is false when a check of the numbers failed, `slower` true when the program lost
     to eager in three runs of three. `warnings` say which timings should not be believed. `errors` has the outputs,
     `stored` the values that kernels store, each on the set of values where it fared worst; `origin` is the group in
-    which a failure arises.
+    which a failure arises. `judged` says whose numbers those are: those of the plan's kernels ("fused") or of
+    another compiler ("inductor").
     """
 
     model: str
@@ -199,6 +200,7 @@ class Report:
     errors: tuple[OutputError, ...] = ()
     stored: tuple[OutputError, ...] = ()
     origin: str = ""
+    judged: str = "fused"
     culprit: Culprit | None = None
     checks: tuple[str, ...] = ()
     timings: tuple[Timing, ...] = ()

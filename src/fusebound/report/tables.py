@@ -44,9 +44,8 @@ def heading(report: Report) -> Text:
     """One line: what, and under which policy, numerics and target."""
     host = report.target if report.calibrated else f"{report.target} (not calibrated)"
     head = Text(f" {report.model}", style="bold")
-    return head.append(
-        f"   policy {report.policy}, numerics {report.numerics}, target {host}", style="not bold dim"
-    )
+    maker = f"policy {report.policy}" if report.judged == "fused" else f"compiled by {report.judged}"
+    return head.append(f"   {maker}, numerics {report.numerics}, target {host}", style="not bold dim")
 
 
 def traffic(report: Report) -> Table:

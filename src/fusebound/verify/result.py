@@ -105,13 +105,17 @@ class VerifyResult:
         """How many checks ended with each verdict."""
         return dict(Counter(c.verdict for c in self.checks))
 
-    def summary(self) -> str:
-        """One line for a person."""
-        bad = [*self.faults, *(f"{c.output} on {c.set!r}: {c.verdict} ({c.detail})" for c in self.failures)]
-        counts = ", ".join(f"{n} {v}" for v, n in self.verdicts.items())
+    @property
+    def counts(self) -> str:
+        """How many checks on how many sets of values, and how many of them ended with each verdict."""
+        ends = ", ".join(f"{n} {v}" for v, n in self.verdicts.items())
         checks, sets = len(self.checks), len(self.sets)
-        head = f"{checks} check{'s' * (checks != 1)} on {sets} set{'s' * (sets != 1)} of values: {counts}"
-        return f"{head}; FAILED: {'; '.join(bad)}" if bad else head
+        return f"{checks} check{'s' * (checks != 1)} on {sets} set{'s' * (sets != 1)} of values: {ends}"
+
+    def summary(self) -> str:
+        """One line for a person: the counts and every failure."""
+        bad = [*self.faults, *(f"{c.output} on {c.set!r}: {c.verdict} ({c.detail})" for c in self.failures)]
+        return f"{self.counts}; FAILED: {'; '.join(bad)}" if bad else self.counts
 
 
 def _worst(checks: Iterable[OutputCheck]) -> tuple[OutputCheck, ...]:

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import fusebound
 from fusebound.backend import dynamo
 from fusebound.engine.compile import CompiledFunction, EagerNotice, Options
+from fusebound.errors import UsageError
 
 FUSED = Options(hardware="cpu-avx512", expected_calls=10**9, contest=False)
 """A table and a number of calls with which small shapes are fused, whatever the machine."""
@@ -137,6 +138,14 @@ def test_a_graph_break_and_autocast(made: list[CompiledFunction]) -> None:
             mine, theirs = fast(x), f(x)
     assert mine.dtype == theirs.dtype
     torch.testing.assert_close(mine, theirs)
+
+
+def test_a_mistyped_option_is_named_with_those_that_there_are() -> None:
+    fast = torch.compile(lambda x: x * 2, backend=dynamo.fusebound, options={"numeric": "eager"})
+    with pytest.raises(Exception, match="no option 'numeric'") as raised:
+        fast(torch.ones(3))
+    cause = getattr(raised.value, "inner_exception", raised.value)
+    assert isinstance(cause, UsageError) and "numerics" in cause.hint and "fn" not in cause.hint.split(", ")
 
 
 class Counted(TorchDispatchMode):

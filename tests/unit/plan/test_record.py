@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.plan.graphs import chain, triangle
+from tests.unit.plan.graphs import Sketch, chain, triangle
 
 from fusebound.errors import FormatError
 from fusebound.gates.rules import Rules
@@ -115,6 +115,25 @@ def test_differences_are_lines() -> None:
     assert any(line.startswith("+ cut add → mul on add: F900") for line in d.lines())
     same = plan(g, target=CPU).diff(plan(g, target=CPU))
     assert not same and same.lines() == []
+
+
+def test_groups_of_views_alone_are_no_difference() -> None:
+    s = Sketch()
+    x = s.input("x", 4096, 2048)
+    t = s.view("t", "permute", s.op("exp", "exp", x), (1, 2048), perm=(1, 0))
+    g = s.done(s.op("neg", "neg", t))
+    whole = plan(g, target=CPU, expected_calls=10**6)
+    lines = whole.diff(plan(g, target=CPU, expected_calls=10**6, policy="none")).lines()
+    groups = [line for line in lines if " group " in line]
+    assert groups == ["- group exp + t + neg", "+ group exp", "+ group neg"]
+
+
+def test_the_repr_is_one_line() -> None:
+    p = plan(chain(), target=CPU, expected_calls=10**6)
+    size = 4096 * 2048 * 4
+    assert repr(p).startswith(f"<Plan of chain: 1 groups, 1 kernels, {3 * size:,} bytes, ")
+    assert repr(p.why("add", "mul")).startswith("<Why add (model.py:1) + mul (model.py:2): one kernel passes")
+    assert "\n" not in repr(p) + repr(p.why("add", "mul"))
 
 
 def test_a_plan_without_its_graph_says_so(tmp_path: Path) -> None:

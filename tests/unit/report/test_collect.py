@@ -79,6 +79,15 @@ def test_a_failed_boundary_shape_is_told() -> None:
     assert "refused by eager too: last axis 0" in found.checks
 
 
+def test_an_error_has_its_row_alone_and_any_other_fault_a_line() -> None:
+    near, far = Figures(0.1, 0.1, 0.1, 1.0, 1.0), Figures(1.0, 1.0, 1.0, 9.0, 9.0)
+    check = OutputCheck("random", "output 0", "float32", (3,), "worse", "rms", far, near, far)
+    failed = VerifyResult((check,), ("random",), (), (), ("strides",), (), None, None, True, 0.1)
+    found = with_verify(report("tile"), failed)
+    assert found.checks == ("1 check on 1 set of values: 1 worse", "FAILED: strides")
+    assert [e.detail for e in found.errors] == ["rms"] and not found.ok
+
+
 def test_sets_that_were_not_judged_are_one_line() -> None:
     refused, still = "the program refuses such arguments: E123", "no argument can lie so"
     unjudged = (("transposed", refused), ("every second element", still), ("expanded rows", refused))

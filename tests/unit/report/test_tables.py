@@ -58,6 +58,16 @@ def test_three_ways_in_every_unit(width: int) -> None:
     assert "finiteness gained: 3 elements" in " ".join(text.split())
 
 
+def test_the_numbers_of_another_compiler_carry_its_name() -> None:
+    report = replace(sample(), judged="inductor")
+    rows = list(error_table.three_ways(report).columns[1].cells)
+    assert rows[:3] == ["inductor − fp64", "eager − fp64", "inductor − eager"]
+    assert (
+        "compiled by inductor" in tables.heading(report).plain
+        and "policy" not in tables.heading(report).plain
+    )
+
+
 def test_what_was_not_measured_is_absent() -> None:
     report = replace(sample(), timings=(), ratios=(), errors=(), checks=(), phases=())
     text = text_of(report, 100)
