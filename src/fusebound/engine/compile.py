@@ -148,6 +148,8 @@ class CompiledFunction:
         around = surroundings(self.fn)
         if around.beyond or guards.wants_grad(around):
             return around.beyond or GRADIENTS
+        if name := guards.carried(around, args, kwargs):
+            return f"an argument carries {name!r}, an attribute that the function may read"
         key = guards.call_key(around, args, kwargs)
         if key is None:
             return "an argument is not a plain CPU tensor or a Python constant"

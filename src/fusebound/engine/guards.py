@@ -12,7 +12,16 @@ from fusebound.engine.keys import Key, constant_key, tensor_key
 from fusebound.engine.places import Surroundings
 from fusebound.runtime.private import plain_dispatch
 
-__all__ = ["Key", "call_key", "constant_key", "dispatch_is_plain", "has_frozen", "records_grad", "wants_grad"]
+__all__ = [
+    "Key",
+    "call_key",
+    "carried",
+    "constant_key",
+    "dispatch_is_plain",
+    "has_frozen",
+    "records_grad",
+    "wants_grad",
+]
 
 
 def call_key(around: Surroundings, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key | None:
@@ -53,6 +62,12 @@ def has_frozen(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if torch.is_inference_mode_enabled():
         return False
     return any(isinstance(a, torch.Tensor) and a.is_inference() for a in tree_leaves((args, kwargs)))
+
+
+def carried(around: Surroundings, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The attribute of the user's that a tensor argument carries and code may ask for; empty where there is none."""
+    tensors = (a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor))
+    return min((n for t in tensors if around.asked for n in around.asked & vars(t).keys()), default="")
 
 
 def wants_grad(around: Surroundings) -> bool:

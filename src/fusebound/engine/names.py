@@ -38,6 +38,26 @@ def mentioned(code: types.CodeType) -> frozenset[str]:
     return frozenset(n for n in names if n.isidentifier())
 
 
+def asked(f: types.FunctionType) -> frozenset[str]:
+    """Names of attributes that a function's code may ask of a value: all but those of a global module, `torch.add`."""
+    loaded = _loaded(f.__code__)
+    return frozenset(n for root, n in loaded if not isinstance(f.__globals__.get(root), types.ModuleType))
+
+
+@functools.lru_cache(maxsize=4096)
+def _loaded(code: types.CodeType) -> frozenset[tuple[str, str]]:
+    """Attributes that code loads, each with the global variable that the chain begins with: empty for other values."""
+    found: set[tuple[str, str]] = set()
+    for c in _codes(code):
+        root = ""
+        for i in dis.get_instructions(c):
+            if i.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                found.add((root, i.argval))
+            elif i.opname != "EXTENDED_ARG":
+                root = i.argval if i.opname == "LOAD_GLOBAL" else ""
+    return frozenset(found)
+
+
 @functools.lru_cache(maxsize=4096)
 def variables(code: types.CodeType) -> frozenset[str]:
     """Names of the global variables that a function's code uses, nested functions included; builtins are among them."""

@@ -39,7 +39,8 @@ class Identity:
 class Surroundings:
     """Places outside of a function's arguments, and what they held when it was looked at.
 
-    `key` is hashable; `grads` says that a tensor there wants gradients; `beyond` what cannot be watched, if anything.
+    `key` is hashable; `grads` says that a tensor there wants gradients; `beyond` what cannot be watched, if anything;
+    `asked` the attributes, unknown to tensors, that code may ask of an argument: it may carry one of its user's.
     `holds()` is a fast comparison of everything with the present: entries of dictionaries in bulk, the rest one by one.
     """
 
@@ -51,6 +52,7 @@ class Surroundings:
     parts: list[Any] = field(default_factory=list[Any])
     grads: bool = False
     beyond: str = ""
+    asked: frozenset[str] = frozenset()
 
     @property
     def key(self) -> Key:

@@ -99,10 +99,11 @@ def _admission(
     reached = {f"get{i}": g for i, g in enumerate(getters)}
     plain, modes = written_plain_dispatch()
     holds, places = around.written_out()
-    scope = {"check": check, "state": state, **reached, **modes, **places}
+    scope = {"check": check, "state": state, "bare": around.asked.isdisjoint, **reached, **modes, **places}
     scope |= {f"c{i}": a for i, a in constants.items()}
     checked = ", ".join((*own, *(f"{g}()" for g in reached)))
-    terms = (*(f"a{i} is c{i}" for i in constants), f"check({checked})", "state()", *plain, *holds)
+    bare = [f"bare({a}.__dict__)" for a in own] if around.asked else []
+    terms = (*(f"a{i} is c{i}" for i in constants), f"check({checked})", "state()", *plain, *bare, *holds)
     # The C++ check aborts on nested tensors.
     nested = f"""
     try:

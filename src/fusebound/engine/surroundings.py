@@ -24,7 +24,7 @@ import torch
 
 from fusebound.capture.wrap import reached, unwrapped
 from fusebound.engine.keys import constant_key, tensor_key
-from fusebound.engine.names import is_library, mentioned, reachable, special, variables
+from fusebound.engine.names import asked, is_library, mentioned, reachable, special, variables
 from fusebound.engine.places import MANY, MISSING, Identity, Surroundings
 from fusebound.runtime.private import global_hooks, tensor_check
 
@@ -32,8 +32,15 @@ _BYTES = 1 << 16
 """Arrays of numpy up to this size are watched by contents: numbers that are read from them become constants."""
 _BY_NAME = frozenset(("globals", "eval", "exec"))
 """Builtins that read variables which the code does not name."""
-_OF_MEMORY = frozenset(("storage_offset", "_base", "_is_view"))
-"""What a tensor says of its memory, which calls of one kind need not share."""
+_LOOKS_UP = frozenset(("getattr", "hasattr", "attrgetter", "vars", "__dict__"))
+"""With these, a string in code may be the name of an attribute."""
+_UNSHARED = frozenset((
+    "storage_offset", "storage", "untyped_storage", "_typed_storage", "is_shared", "is_pinned", "_cdata",
+    "_base", "_is_view", "_version", "output_nr", "is_leaf", "retains_grad",
+    "grad", "_grad", "grad_fn", "_grad_fn", "grad_dtype", "_backward_hooks", "_post_accumulate_grad_hooks",
+))  # fmt: skip
+"""What a tensor says of its memory and its gradient: tracing bakes it in, and calls of one kind need not share it."""
+_OF_TENSORS = frozenset(dir(torch.Tensor))
 _UNSEEN = (
     threading.local, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData,
 )  # fmt: skip
@@ -53,6 +60,7 @@ def surroundings(fn: Callable[..., Any]) -> Surroundings:
     while walk.waiting and not walk.found.beyond:
         walk.follow(*walk.waiting.pop())
     walk.kinds_of_tensors()
+    walk.asked_of_tensors()
     return walk.found
 
 
@@ -70,6 +78,18 @@ class _Walk:
     seen: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
     classes: set[tuple[type, frozenset[str]]] = field(default_factory=set[tuple[type, frozenset[str]]])
     places: int = 0
+    asked: set[str] = field(default_factory=set[str])
+    quoted: set[str] = field(default_factory=set[str])
+    looks_up: bool = False
+
+    def asked_of_tensors(self) -> None:
+        """Attributes that code may ask of an argument: some it has from its user alone, some calls need not share."""
+        names = self.asked | (self.quoted if self.looks_up else frozenset[str]())
+        if unshared := names & _UNSHARED:
+            self.found.beyond = (
+                self.found.beyond or f"it asks for {min(unshared)}, which calls of one kind need not share"
+            )
+        self.found.asked = frozenset(names - _OF_TENSORS)
 
     def kinds_of_tensors(self) -> None:
         """A tensor may change in place: `resize_`, `requires_grad_`."""
@@ -175,12 +195,12 @@ class _Walk:
         if by_name := used & _BY_NAME:
             self.found.beyond = f"it calls {min(by_name)}(), which may read any variable"
             return
-        if asked := names & _OF_MEMORY:
-            self.found.beyond = f"it asks for {min(asked)}, which calls of one kind need not share"
-            return
         if "is_grad_enabled" in names and torch.is_grad_enabled():
             self.found.beyond = "it asks whether gradients are recorded, which they are not in a kernel"
             return
+        self.asked |= asked(f)
+        self.quoted |= names
+        self.looks_up |= not _LOOKS_UP.isdisjoint(names)
         for cell in f.__closure__ or ():
             self.place(functools.partial(_contents, cell), names)
         self._named(f.__globals__, used, names)

@@ -23,6 +23,7 @@ from fusebound.engine.compile import EagerNotice, Options, compile
 from fusebound.engine.places import MANY
 from fusebound.engine.surroundings import surroundings
 
+CPU = Options(contest=False, expected_calls=10**9, hardware="cpu-avx512")
 Read = Callable[[], float]
 Change = Callable[[], object]
 Place = Callable[[], tuple[Read, Change]]
@@ -32,7 +33,7 @@ def answers_follow(read: Read, change: Change) -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x * read() + 1)
 
-    g = compile(f, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    g = compile(f, CPU)
     x = torch.randn(33)
     for _ in range(2):
         torch.testing.assert_close(g(x), f(x))
@@ -273,7 +274,7 @@ def test_a_parameter_of_a_module_that_no_name_leads_to_is_replaced(
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.relu((held[0] if isinstance(held, list) else held.inner["m"])(x) * 2)
 
-    g = compile(f, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    g = compile(f, CPU)
     x = torch.randn(9, 33)
     with torch.no_grad():
         for k in range(3):
@@ -295,7 +296,7 @@ def test_a_parameter_that_was_none_is_seen() -> None:
             return y if self.shift is None else y + self.shift
 
     m = Shifted()
-    g = compile(m, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    g = compile(m, CPU)
     x = torch.randn(33)
     with torch.no_grad():
         for _ in range(2):
@@ -307,7 +308,7 @@ def test_a_parameter_that_was_none_is_seen() -> None:
 
 def test_a_hook_around_every_module_runs() -> None:
     m = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sigmoid())
-    g = compile(m, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    g = compile(m, CPU)
     x = torch.randn(33)
     g(x)
     assert g.executable is not None
@@ -377,14 +378,60 @@ def test_a_variable_that_is_looked_up_by_name_cannot_be_watched() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda x: torch.is_grad_enabled(), lambda x: x.storage_offset(), lambda x: x._base is None],
-    ids=["grad", "offset", "base"],
+    "ask", [
+        lambda x: torch.is_grad_enabled(), lambda x: x.storage_offset(), lambda x: x._base is None,
+        lambda x: x.grad is None, lambda x: getattr(x, "grad", 1) is None, lambda x: x._version,
+        lambda x: x.untyped_storage().nbytes() if x.dim() else 0,
+    ],
+    ids=["grad mode", "offset", "base", "grad", "grad by name", "version", "storage"],
 )  # fmt: skip
 def test_what_tracing_would_answer_for_all_calls_is_not_asked(ask: Callable[[torch.Tensor], Any]) -> None:
     g = compile(lambda x: torch.relu(x * 2 + int(ask(x))), Options(contest=False, hardware="cpu-avx512"))
     with pytest.warns(EagerNotice, match="it asks"):
         for x in (torch.zeros(9), torch.zeros(13)[4:]):
             assert torch.equal(g(x), g.fn(x))
+
+
+def test_the_gradient_of_an_argument_may_be_set_later() -> None:
+    g = compile(lambda p: torch.relu(p * 2 - (0 if p.grad is None else p.grad)), CPU)
+    p = torch.ones(9)
+    with pytest.warns(EagerNotice, match="it asks for grad"):
+        assert torch.equal(g(p), torch.full((9,), 2.0))
+    p.grad = torch.ones(9)
+    assert torch.equal(g(p), torch.ones(9))
+
+
+def value(x: torch.Tensor, name: str) -> float:
+    return getattr(x, name, 2.0)
+
+
+@pytest.mark.parametrize(
+    "read", [
+        lambda x: getattr(x, "scale", 2.0), lambda x: value(x, "scale"), lambda x: vars(x).get("scale", 2.0),
+        lambda x: x.scale if hasattr(x, "scale") else 2.0,
+    ],
+    ids=["getattr", "helper", "vars", "attribute"],
+)  # fmt: skip
+def test_an_attribute_that_an_argument_carries_is_read(read: Callable[[torch.Tensor], float]) -> None:
+    g = compile(lambda x, y: torch.relu(x * read(x) + y), CPU)
+    x, y = torch.ones(9), torch.ones(9)
+    y.unasked = 3.0
+    for _ in range(3):
+        assert torch.equal(g(x, y), torch.full((9,), 3.0)) and g.executable is not None
+    x.scale = 5.0
+    with pytest.warns(EagerNotice, match="carries 'scale'"):
+        assert torch.equal(g(x, y), torch.full((9,), 6.0))
+    del x.scale
+    assert torch.equal(g(x, y), torch.full((9,), 3.0)) and g.executable is not None
+
+
+def test_a_function_that_asks_tensors_for_nothing_of_the_users_need_not_look() -> None:
+    def f(x: torch.Tensor, d: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(x.relu() + d["grad"], x.shape, eps=eps.value)
+
+    eps = SimpleNamespace(value=1e-5)
+    found = surroundings(f)
+    assert found.asked == {"value"} and not found.beyond
 
 
 def test_a_compiled_method_is_given_its_object() -> None:
@@ -417,7 +464,7 @@ def test_an_argument_without_the_attributes_of_a_tensor_runs_eagerly() -> None:
     def f(x: Any, y: torch.Tensor) -> torch.Tensor:
         return torch.relu(x * 2 + y)
 
-    g = compile(f, Options(contest=False, expected_calls=10**9, hardware="cpu-avx512"))
+    g = compile(f, CPU)
     x, y = torch.randn(2, 33)
     g(x, y)
     assert g.executable is not None
