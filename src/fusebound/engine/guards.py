@@ -13,15 +13,8 @@ from fusebound.engine.places import Surroundings
 from fusebound.runtime.private import plain_dispatch
 
 __all__ = [
-    "Key",
-    "call_key",
-    "carried",
-    "constant_key",
-    "dispatch_is_plain",
-    "has_frozen",
-    "records_grad",
-    "wants_grad",
-]
+    "Key", "call_key", "carried", "constant_key", "dispatch_is_plain", "has_frozen", "records_grad", "wants_grad",
+]  # fmt: skip
 
 
 def call_key(around: Surroundings, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key | None:
