@@ -103,9 +103,6 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():  # it becomes a part of what is traced around it
             return self.fn(*args, **kwargs)
-        return self._call(args, kwargs)
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not kwargs:
             for route, spec in self._routes:
                 if route.admits(args):
@@ -115,7 +112,7 @@ class CompiledFunction:
             self._latest = self._eager_form[1]
             result = self.fn(*args, **kwargs)
             if torch.is_grad_enabled() and _recorded(result):
-                self._latest = _refused(GRADIENTS)
+                self._latest = RECORDED
             return result
         return self._slow(args, kwargs)
 
@@ -300,6 +297,9 @@ def _global_name(f: CompiledFunction) -> str:
 
 def _refused(reason: str) -> Specialization:
     return Specialization(None, None, (), reason)
+
+
+RECORDED = _refused(GRADIENTS)
 
 
 def _recorded(result: Any) -> bool:

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from fusebound.engine.compile import CompiledFunction, Options, callers_level
 from fusebound.engine.drift import Drift, Kept, Twin
 
@@ -27,23 +29,24 @@ class SampledFunction(CompiledFunction):
         self._kept = Kept()
         self._warned = False
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._calls += 1
-        if self._calls % self._every:
-            return super()._call(args, kwargs)
-        return self._both(args, kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            self._calls += 1
+            if self._calls % self._every == 0:
+                return self._both(args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def _both(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = "" if self._disabled else self._find(args, kwargs)
         if isinstance(found, str) or found[0].executable is None or found[0].captured is None:
-            return super()._call(args, kwargs)
+            return super().__call__(*args, **kwargs)
         captured, exe = found[0].captured, found[0].executable
         if exe.overlapping(captured.bind(args, kwargs)):
-            return super()._call(args, kwargs)
+            return super().__call__(*args, **kwargs)
         twin = Twin(captured, exe, args, kwargs)
         result, error = None, None
         try:
-            result = super()._call(args, kwargs)
+            result = super().__call__(*args, **kwargs)
         except Exception as raised:  # whatever it is, eager has to raise the same
             error = raised
         with self._lock:
