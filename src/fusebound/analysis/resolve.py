@@ -14,13 +14,14 @@ Ranges = tuple[tuple[int, int, int], ...]
 
 
 class Unresolved(Exception):
-    """A point that has no affine form; `code` and the message name the obstacle."""
+    """A point that has no affine form; `code` and the message name the obstacle, `flip` what would remove it."""
 
-    def __init__(self, code: str, message: str, node: str) -> None:
+    def __init__(self, code: str, message: str, node: str, flip: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.node = node
+        self.flip = flip
 
 
 class NeedSplit(Exception):

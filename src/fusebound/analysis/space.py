@@ -30,11 +30,15 @@ MAX_SERIAL_ROW = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a group has no common iteration space: a code, the obstacle, the primitives concerned."""
+    """Why a group has no common iteration space: a code, the obstacle, the primitives concerned.
+
+    `flip` is what would remove the obstacle, where the code alone does not say it.
+    """
 
     code: str
     message: str
     nodes: tuple[str, ...] = ()
+    flip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def unify(g: Graph, nodes: Collection[str]) -> Space | Refusal:
         except NeedSplit as need:
             placed.split(need)
         except Unresolved as u:
-            return Refusal(u.code, u.message, (u.node,))
+            return Refusal(u.code, u.message, (u.node,), u.flip)
     return Refusal("F502", "the reshapes of the group do not share a factorization")
 
 
@@ -173,7 +177,9 @@ def _space(
     if reduced and not outer and row > MAX_SERIAL_ROW:
         n = next(n for n in order if OPS[n.op].cls == "reduce")
         raise Unresolved(
-            "F504", f"{p.label(n)} reduces everything to one value, which needs the whole grid", n.id
+            "F504",
+            f"{p.label(n)} reduces everything to one value, which needs the whole grid ({row:,} elements)",
+            n.id,
         )
     made = [p.g.values[n.out] for n in order]
     largest = max(v.numel for v in made)
@@ -201,10 +207,13 @@ def _check_nesting(p: Placement, reduced: frozenset[int], outer: set[int]) -> No
             raise Unresolved("F503", f"{label} reduces other axes than the rest of the group", node)
         for place, ranges in p.sites[p.g.node[node].out]:
             mine = {v for e in at for v in e.vars} | {v for v, lo, hi in ranges if hi - lo == 1}
-            if place == at and outer - mine:
+            if place == at and (missing := outer - mine):
                 raise Unresolved(
-                    "F501", f"{label} would be computed once per repetition of its broadcast", node
-                )  # fmt: skip
+                    "F501",
+                    _repeated(p, label, missing),
+                    node,
+                    "none: its result must be whole before it is broadcast",
+                )
 
 
 def _check_stores(p: Placement, stores: tuple[Store, ...], reduced: frozenset[int], outer: set[int]) -> None:
@@ -213,12 +222,17 @@ def _check_stores(p: Placement, stores: tuple[Store, ...], reduced: frozenset[in
         n = p.g.producer[s.value]
         missing = outer - mine
         if missing:
-            raise Unresolved(
-                "F501", f"{p.label(n)} would be computed once per repetition of its broadcast", n.id
-            )
+            flip = f"leave no reader of {p.label(n)} outside the kernel, which then need not store it"
+            raise Unresolved("F501", _repeated(p, p.label(n), missing), n.id, flip)
         part = frozenset(mine & reduced)
         if part and part != reduced:
             raise Unresolved("F503", f"{p.label(n)} keeps part of the axes that the group reduces", n.id)
+
+
+def _repeated(p: Placement, label: str, missing: set[int]) -> str:
+    """What is wrong with a value that does not vary along the loops `missing`."""
+    times = prod(p.sizes[v] for v in missing)
+    return f"{label} would be computed once per repetition of its broadcast: {times:,} times"
 
 
 def _depths(order: list[Node]) -> dict[str, int]:

@@ -11,11 +11,11 @@ from fusebound.analysis.hazards import MAX_POINTS, Hazard, Undecided, hazard
 from fusebound.analysis.recompute import Ways, ways
 from fusebound.analysis.relation import relation
 from fusebound.analysis.sizes import at_run_time, decides, operands, symbols, takes_number
-from fusebound.analysis.space import Refusal
+from fusebound.analysis.space import MAX_SERIAL_ROW, Refusal
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.gates.cycle import outside_path
 from fusebound.ir.dtypes import KERNEL_DTYPES
-from fusebound.ir.graph import Graph, UserOp
+from fusebound.ir.graph import Graph, UserOp, refs
 from fusebound.ir.ops import spec_of
 
 GATE = "dependence"
@@ -126,6 +126,9 @@ def _boundary_flip(g: Graph, user: UserOp, code: str) -> str:
                 return unlock
         if takes_number(g, user):
             return "keep the number a 0-d tensor, without item()"
+    indices = (v for a in user.args[1:2] for v in refs(a))
+    if code == "F609" and "index_put" in user.target and any(g.values[v].dtype == "bool" for v in indices):
+        return "torch.where(mask, value, x), with a value for every element of the mask"
     return _KIND_FLIP.get(code, "none: it stays a boundary")
 
 
@@ -192,7 +195,7 @@ def _domain(c: Candidate) -> Verdict | None:
     evidence = tuple(Evidence(f"read of {v}", relation(c.graph, v, c.nodes)) for v in c.between[:4])
     where = c.label(r.nodes[0]) if r.nodes else ""
     text = r.message if where in r.message else f"{where}: {r.message}"
-    return Verdict(GATE, "fail", r.code, text, r.nodes, evidence, _domain_flip(r.code))
+    return Verdict(GATE, "fail", r.code, text, r.nodes, evidence, r.flip or _domain_flip(r.code))
 
 
 def _domain_flip(code: str) -> str:
@@ -200,7 +203,7 @@ def _domain_flip(code: str) -> str:
         "F501": "give both operators one shape",
         "F502": "keep the axes apart instead of reshaping across them",
         "F503": "reduce over the same axes",
-        "F504": "keep at least one axis, or reduce in two steps",
+        "F504": f"keep at least one axis, reduce in two steps, or reduce at most {MAX_SERIAL_ROW:,} elements",
         "F506": "fewer pieces",
         "F507": "a static shape with at least one element",
     }.get(code, "a schedule for this access pattern")

@@ -82,7 +82,23 @@ def test_a_total_that_every_point_would_compute_anew() -> None:
         return b.emit("add", "y", b.emit("sum", "x", axes=(0, 1)))
 
     found = refused(graph(make))
-    assert found.code == "F501" and "repetition" in found.message
+    assert found.code == "F501" and found.message.endswith("repetition of its broadcast: 35 times")
+    assert found.flip.startswith("none: ")
+
+
+def test_a_stored_value_that_every_repetition_would_compute_anew() -> None:
+    def make(b: Builder, stored: bool) -> tuple[str, ...]:
+        b.input("x", (4, 1), "float32")
+        b.input("y", (4, 8), "float32")
+        b.begin("f")
+        e = b.emit("exp", "x")
+        m = b.emit("mul", "y", e)
+        return (m, e) if stored else (m,)
+
+    found = refused(graph(partial(make, stored=True)))
+    assert found.code == "F501" and found.message.endswith("repetition of its broadcast: 8 times")
+    assert found.flip.startswith("leave no reader of ")
+    assert placed(graph(partial(make, stored=False))).dims == (4, 8)
 
 
 def test_results_that_nobody_reads() -> None:
@@ -167,4 +183,5 @@ def test_everything_into_one_number() -> None:
         b.begin("f")
         return b.emit("sum", b.emit("abs", "x"), axes=(0,))
 
-    assert refused(graph(make)).code == "F504"
+    found = refused(graph(make))
+    assert found.code == "F504" and "131,072 elements" in found.message

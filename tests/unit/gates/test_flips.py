@@ -8,7 +8,7 @@ from tests.unit.plan.graphs import Sketch, chain, siblings, triangle, wide_sum
 from fusebound.analysis.tau import Tau
 from fusebound.gates.base import Facts
 from fusebound.gates.decide import Judgement
-from fusebound.ir.graph import Graph
+from fusebound.ir.graph import Graph, Ref, Value
 from fusebound.plan.explain import can_fuse
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import Plan
@@ -39,6 +39,18 @@ def test_simulated_error_refuses_and_a_larger_tau_accepts(dtype: str) -> None:
     assert isinstance(evidence.value, float)
     assert refusals(judged(g, "add", "mul", "cpu-avx512", tau=Tau(evidence.value))) == {}
     assert refusals(judged(g, "add", "mul", "cpu-avx512")) == {}, "fp64 says that fusing is more accurate"
+
+
+@pytest.mark.parametrize(("index", "flip"), [("bool", "torch.where(mask"), ("int64", "none")])
+def test_what_replaces_a_scatter(index: str, flip: str) -> None:
+    s = Sketch()
+    x, i = s.input("x", 64), s.input("i", 64, dtype=index)
+    e = s.op("exp", "exp", x)
+    s.b.begin("index_put")
+    (out,) = s.b.opaque("aten.index_put.default", (e, i, x), [Value("", (64,), "float32", (1,))])
+    s.b.end("aten.index_put.default", (Ref(e), (Ref(i),), Ref(x)), (), (out,), "scatter", why="F609")
+    w = can_fuse(s.done(out), "exp", "index_put", Facts(get("cpu-avx512")))
+    assert w.codes[0] == "F609" and w.counterfactual.startswith(flip)
 
 
 def test_plans_follow_tau() -> None:
