@@ -61,8 +61,10 @@ class Subject:
         return "\n".join(f"# {g}\n{k.source}" for g, k in self.kernels.items())
 
     def executable(self, **changed: Kernel) -> Executable:
-        """The plan built, with some groups' kernels exchanged."""
-        return Executable(self.plan, self.captured, {**self.kernels, **changed})
+        """The plan built, with some groups' kernels exchanged; it runs step by step, so that steps can be changed."""
+        exe = Executable(self.plan, self.captured, {**self.kernels, **changed})
+        exe._straight = None
+        return exe
 
 
 @dataclass(frozen=True, slots=True)

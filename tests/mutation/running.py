@@ -75,7 +75,7 @@ def _mutations(subject: Subject) -> Iterator[RunFault]:
             for g, k in s.kernels.items()
         }
         exe = s.executable(**kernels)
-        exe._copies.remove((exe._slot[target], exe._slot[source]))
+        exe._copies = [c for c in exe._copies if c[:2] != (exe._slot[target], exe._slot[source])]
         return exe
 
     for m in graph.mutations:

@@ -31,7 +31,7 @@ from fusebound.verify.inputs import (
 )
 from fusebound.verify.layouts import CALLS, EXPANDED, OVERLAPPING, level, overlapped, relaid
 from fusebound.verify.program import Comparison, Outcome, Program, own_copies
-from fusebound.verify.repeat import Repeats, repeat
+from fusebound.verify.repeat import Repeats, differs, repeat
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
 from fusebound.verify.tolerance import Ruling, rule, share
 
@@ -92,10 +92,18 @@ def verify(
         for kind in sets or all_sets(leaves):
             judge.run(kind)
         judge.enter(exe)
+        given.restore()
+        program.settle()
+        found = judge.result(repeats, poisoned, time.perf_counter() - start)
+        if poisoned and found.ok and repeats.deterministic:
+            watched = program.fused(0)
+            _set_poison(exe, False)
+            if fault := differs(watched, program.fused(0)):
+                found = replace(found, faults=(fault,))
     finally:
         _set_poison(exe, False)
         given.restore()
-    return judge.result(repeats, poisoned, time.perf_counter() - start)
+    return found
 
 
 def all_sets(leaves: Sequence[Leaf]) -> tuple[str, ...]:

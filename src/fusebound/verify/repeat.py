@@ -45,6 +45,11 @@ def repeat(program: Program, seed: int = 0) -> Repeats:
     return Repeats(deterministic, threads, tuple(faults))
 
 
+def differs(watched: Outcome, plain: Outcome) -> str:
+    """What a run as users make it, into memory that nothing has filled, shows that a watched one did not."""
+    return "" if _same(watched, plain) else "a run into memory that was not filled before differs"
+
+
 def _eager_depends_on_threads(program: Program, seed: int) -> bool:
     """Whether the framework alone gives other bits with another number of threads, on these values or on some like
     them: that a sum split otherwise rounds to the same bits is chance, and steps of the program may be the framework's.
