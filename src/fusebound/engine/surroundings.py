@@ -81,6 +81,7 @@ class _Walk:
     asked: set[str] = field(default_factory=set[str])
     quoted: set[str] = field(default_factory=set[str])
     looks_up: bool = False
+    state: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
 
     def asked_of_tensors(self) -> None:
         """Attributes that code may ask of an argument: some it has from its user alone, some calls need not share."""
@@ -89,7 +90,12 @@ class _Walk:
             self.found.beyond = (
                 self.found.beyond or f"it asks for {min(unshared)}, which calls of one kind need not share"
             )
-        self.found.asked = frozenset(names - _OF_TENSORS)
+        self.found.asked = own = frozenset(names - _OF_TENSORS)
+        carried = [vars(t) for t in self.state] if own else []
+        if any(not own.isdisjoint(table) for table in carried):
+            self.found.beyond = "a parameter or buffer carries an attribute that code may ask for"
+        elif carried:
+            self.found.checks.append(lambda: all(map(own.isdisjoint, carried)))
 
     def kinds_of_tensors(self) -> None:
         """A tensor may change in place: `resize_`, `requires_grad_`."""
@@ -233,6 +239,7 @@ class _Walk:
         for table in registered:
             for name in (name for name, t in table.items() if t is None):
                 self.entry(table, name, frozenset())
+        self.state += (*module.parameters(), *module.buffers())
         for t in (*module.parameters(), *module.buffers()):
             self.found.parts.append(tensor_key(t))
             self.found.grads |= t.requires_grad

@@ -492,3 +492,21 @@ def test_a_number_of_numpy_is_not_the_number_of_python_that_it_equals() -> None:
         warnings.simplefilter("ignore", EagerNotice)
         for k in (3.0, np.float64(3.0), np.float64(4.0), 4.0):
             assert torch.equal(g(x, k), g.fn(x, k))
+
+
+def test_what_parameters_carry_is_watched() -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.ones(40))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x * getattr(self.w, "scale", 2.0) + self.w)
+
+    module, x = Scaled(), torch.ones(40)
+    fused = compile(module, CPU)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", EagerNotice)
+        assert fused(x)[0] == 3 and fused.executable
+        module.w.scale = 5.0  # pyright: ignore[reportAttributeAccessIssue]
+        assert fused(x)[0] == 6 and "carries an attribute" in fused.reason
