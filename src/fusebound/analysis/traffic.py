@@ -94,9 +94,8 @@ def own_nodes(g: Graph, nodes: frozenset[str]) -> frozenset[str]:
 
 
 def apart_bytes(g: Graph, nodes: frozenset[str]) -> int:
-    """Bytes that a group moves unmerged: one operator (and views) by the framework, several as their own kernel."""
-    busy = [u for u in dict.fromkeys(g.node[i].user for i in nodes) if not is_view(g, g.user[u])]
-    return kernel_traffic(g, own_nodes(g, nodes)).total if len(busy) > 1 else unfused_bytes(g, busy)
+    """Bytes that a group moves unmerged: what several views show of one value counts once."""
+    return kernel_traffic(g, own_nodes(g, nodes)).total
 
 
 def unfused_bytes(g: Graph, users: Iterable[str]) -> int:
