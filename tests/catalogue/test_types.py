@@ -84,3 +84,11 @@ def test_rounding(name: str) -> None:
         return getattr(torch, name)(x * 4) + 1
 
     check(f, special(20, 33))
+
+
+def test_the_sign_of_a_bool_is_itself() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.sinh()
+        return (~(y > 2)).sign(), y.softmax(0)
+
+    check(f, torch.linspace(-1, 3, 40).reshape(8, 5))

@@ -220,6 +220,11 @@ def _fma(a: Array, b: Array, c: Array) -> Array:
     return a * b + c
 
 
+def _integer_sign(x: Array) -> Array:
+    """Numpy has none for bools, which are their own sign."""
+    return x if x.dtype == bool else np.sign(x)
+
+
 def _integer_pow(a: Array, b: Array) -> Array:
     return np.power(a.astype(np.float64), b)
 
@@ -242,7 +247,7 @@ _FLOAT: dict[str, Callable[..., Array]] = {
 
 _INTEGER: dict[str, Callable[..., Array]] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
-    "shl": np.left_shift, "shr": np.right_shift, "sign": np.sign,
+    "shl": np.left_shift, "shr": np.right_shift, "sign": _integer_sign,
     "pow": _integer_pow, "isnan": _none,
     "isinf": _none, "isfinite": _all,
 }  # fmt: skip
