@@ -7,6 +7,11 @@ import torch
 import torch.nn.functional as F
 from tests.catalogue.harness import check, rand, special
 
+from fusebound.capture.torch import capture
+from fusebound.engine.build import build
+from fusebound.plan.greedy import plan
+from fusebound.target import get
+
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_cat(dim: int) -> None:
@@ -137,3 +142,16 @@ def test_triangles() -> None:
         return torch.tril(x * 2) + torch.triu(x, 1)
 
     check(f, rand(17, 17))
+
+
+@pytest.mark.parametrize("strides", [(2, 1), (0, 1)])
+def test_a_write_into_a_copy_of_overlapping_memory(strides: tuple[int, int]) -> None:
+    """Eager copies the memory, so that the rows of the result overlap as well."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return F.hardtanh(torch.select_scatter(x, x.select(-1, 0) + 7, -1, -1)).sum(-2)
+
+    x = torch.tensor([1, 1, -2, 1, 0, -5, 0, 2], dtype=torch.int32).as_strided((3, 4), strides)
+    captured = capture(f, (x,))
+    exe = build(plan(captured.graph, target=get("cpu-avx512"), expected_calls=10**9), captured)
+    assert torch.equal(exe(x), f(x))

@@ -154,8 +154,13 @@ def same_layout_copy(t: torch.Tensor) -> torch.Tensor:
 
 def folds(t: torch.Tensor) -> bool:
     """Whether several indices of a tensor may meet at one address."""
+    return folded(t.shape, t.stride())
+
+
+def folded(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether several indices of such a layout may meet at one address."""
     reach = 0
-    for stride, n in sorted((s, n) for s, n in zip(t.stride(), t.shape, strict=True) if n > 1):
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride <= reach:
             return True
         reach += (n - 1) * stride

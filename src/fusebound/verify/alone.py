@@ -5,8 +5,6 @@ So eager's own spread over the draws is measured, as the mean m and the deviatio
 ULP at the rms of the draw, and a draw is worse where
 
     rms(fused − fp64) > max(1.25 · max(rms(eager − fp64), exp(m + 6·s) ULP), 2 ULP)
-
-Where eager's error on a draw is nothing at all, there is no luck in it, and 2 ULP is the bound.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
     usual = math.exp(fmean(logs) + DEVIATIONS * pstdev(logs)) if logs else 0.0
     most, text = 0.0, ""
     for fused, eager in pairs:
-        limit = max(RMS_SLACK * max(eager, usual), RMS_ULP) if eager else RMS_ULP
+        limit = max(RMS_SLACK * max(eager, usual), RMS_ULP)
         if fused > most * limit:
             most = fused / limit
             text = f"rms error {fused:.3g} ULP on one draw, eager {eager:.3g}, limit {limit:.3g}"

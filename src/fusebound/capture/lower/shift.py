@@ -9,6 +9,7 @@ import torch
 
 from fusebound.capture.lower.context import Ctx, Number, T, Unlowered, axis, lowering
 from fusebound.capture.lower.move import bounds
+from fusebound.capture.overlap import folded
 
 
 @lowering("aten.constant_pad_nd.default")
@@ -108,7 +109,13 @@ def triu(c: Ctx, x: T, diagonal: int = 0) -> T:
 
 
 def _write(c: Ctx, x: T, part: T, dim: int, start: int, step: int) -> T:
-    """`x` with the places `start, start+step, …` of `dim` replaced."""
+    """`x` with the places `start, start+step, …` of `dim` replaced.
+
+    Eager writes into a copy of the memory of `x`, so that elements that lie in one place change together.
+    """
+    strides = [s for s in x.value.strides if isinstance(s, int)]
+    if len(strides) == x.rank and folded(x.shape, strides):
+        raise Unlowered("it writes into a copy of memory that several indices reach", "F610")
     if part.shape == x.shape:
         return c.copy(part)
     id = c.builder.emit("slice_scatter", x.id, c.cast(part, x.dtype).id, dim=dim, start=start, step=step)
