@@ -39,6 +39,8 @@ _SMALL = 256
 """Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
 _PLACES = 4096
 """The same for the sets `RARE`."""
+_TINY = 1024
+"""Elements below which an output that is almost worse is drawn more often: the error of more is known well enough."""
 _DRAWS, _CONFIRM, _MOST = 8, 12, 64
 """Draws of a small output, those added where one is worse, and the most where one is almost worse."""
 _ALMOST = 0.45
@@ -182,7 +184,8 @@ class _Judge:
             more = LIKE if kind == GIVEN else kind
             draws += [self._draw(more, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
             checks, almost = self._judged(kind, draws, program)
-        while small and almost and len(draws) < _MOST and time.perf_counter() < self._deadline:
+        tiny = small and all(c.numel < _TINY for c in draws[0].outputs)
+        while tiny and almost and len(draws) < _MOST and time.perf_counter() < self._deadline:
             draws += [self._draw(kind, i, program) for i in range(len(draws), 2 * len(draws))]
             checks, almost = self._judged(kind, draws, program)
         return checks
