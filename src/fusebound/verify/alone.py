@@ -21,6 +21,8 @@ FEWEST = 32
 DRAWS = 8
 """Draws below which their spread is not known."""
 DEVIATIONS = 6
+_ANY = 700.0
+"""Logarithm of an error that is as good as any: its exponential is a float64 still."""
 
 
 def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
@@ -30,7 +32,7 @@ def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
         return 0.0, ""
     pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager)) for e in judged]
     logs = [math.log(eager) for _, eager in pairs if eager]
-    usual = math.exp(fmean(logs) + DEVIATIONS * pstdev(logs)) if logs else 0.0
+    usual = math.exp(min(fmean(logs) + DEVIATIONS * pstdev(logs), _ANY)) if logs else 0.0
     most, text = 0.0, ""
     for fused, eager in pairs:
         limit = max(RMS_SLACK * max(eager, usual), RMS_ULP)

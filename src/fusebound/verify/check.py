@@ -11,7 +11,6 @@ from fusebound.analysis.tau import Tau
 from fusebound.errors import unknown
 from fusebound.plan.plan import Plan
 from fusebound.verify import coverage
-from fusebound.verify.alone import worst_draw
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, tensors
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
@@ -33,18 +32,13 @@ from fusebound.verify.layouts import CALLS, EXPANDED, OVERLAPPING, level, overla
 from fusebound.verify.program import Comparison, Outcome, Program, own_copies
 from fusebound.verify.repeat import Repeats, differs, repeat
 from fusebound.verify.result import Figures, OutputCheck, VerifyResult
-from fusebound.verify.tolerance import Ruling, rule, share
+from fusebound.verify.tolerance import Ruling, rule
+from fusebound.verify.verdict import DRAWS, FEWEST, MOST, rule_on_draws
 
 _SMALL = 256
 """Outputs of fewer elements are judged over several draws: the error of a few numbers is luck."""
 _PLACES = 4096
 """The same for the sets `RARE`."""
-_TINY = 1024
-"""Elements below which an output that is almost worse is drawn more often: the error of more is known well enough."""
-_DRAWS, _CONFIRM, _MOST = 8, 12, 64
-"""Draws of a small output, those added where one is worse, and the most where one is almost worse."""
-_ALMOST = 0.45
-"""Share of what the draws may be off, alone or together, from which on more are made."""
 _SEARCH = 8
 """Draws in search of values that take another branch."""
 
@@ -162,7 +156,7 @@ class _Judge:
 
     def enter(self, exe: object) -> None:
         """Draw further values while there is a branch or a loop's body that none has reached; note what is left."""
-        for number in range(_DRAWS, _DRAWS + _SEARCH):
+        for number in range(DRAWS, DRAWS + _SEARCH):
             before = coverage.missed(exe)
             if not before or time.perf_counter() > self._deadline:
                 break
@@ -178,16 +172,14 @@ class _Judge:
             return []
         few = _PLACES if kind in RARE else _SMALL
         small = kind != GIVEN and any(c.numel < few for c in draws[0].outputs)
-        draws += [self._draw(kind, i, program) for i in range(1, _DRAWS)] if small else []
-        checks, almost = self._judged(kind, draws, program)
-        if any(c.verdict == "worse" and program.held.of(c.output) is None for c in checks):
-            more = LIKE if kind == GIVEN else kind
-            draws += [self._draw(more, i, program) for i in range(len(draws), len(draws) + _CONFIRM)]
-            checks, almost = self._judged(kind, draws, program)
-        tiny = small and all(c.numel < _TINY for c in draws[0].outputs)
-        while tiny and almost and len(draws) < _MOST and time.perf_counter() < self._deadline:
-            draws += [self._draw(kind, i, program) for i in range(len(draws), 2 * len(draws))]
-            checks, almost = self._judged(kind, draws, program)
+        draws += [self._draw(kind, i, program) for i in range(1, DRAWS)] if small else []
+        checks, unsettled = self._judged(kind, draws, program)
+        more = LIKE if kind == GIVEN else kind
+        while unsettled and len(draws) < MOST:
+            if len(draws) >= FEWEST and time.perf_counter() > self._deadline:
+                break
+            draws += [self._draw(more, i, program) for i in range(len(draws), 2 * len(draws))]
+            checks, unsettled = self._judged(kind, draws, program)
         return checks
 
     def _draw(self, kind: str, number: int, program: Program) -> Comparison | None:
@@ -247,27 +239,25 @@ class _Judge:
     def _judged(
         self, kind: str, draws: Sequence[Comparison | None], program: Program
     ) -> tuple[list[OutputCheck], bool]:
-        """The outputs over all draws that have the outputs of the first, whether one is almost worse than eager."""
+        """The outputs over all draws that have the outputs of the first, and whether more of them may change one."""
         made = [d for d in draws if d]
         names = [o.name for o in made[0].outputs]
         same = [d for d in made if [o.name for o in d.outputs] == names]
         checks: list[OutputCheck] = []
-        almost = False
+        unsettled = False
         for i, output in enumerate(same[0].outputs):
             errors = [d.outputs[i].errors for d in same]
-            whole, tau = pooled(errors), program.held.of(output.name)
             if kind in AS_A_WHOLE:
-                whole = replace(whole, parts=whole.parts[:1])
-            ruling = rule(
-                whole, tau=tau, numerics=self._numerics, transcendentals=self._program.transcendentals
+                errors = [replace(e, parts=e.parts[:1]) for e in errors]
+            ruling, more = rule_on_draws(
+                errors,
+                tau=program.held.of(output.name),
+                numerics=self._numerics,
+                transcendentals=self._program.transcendentals,
             )
-            if ruling.ok and not whole.equal and tau is None and self._numerics == "accurate":
-                single, text = worst_draw(errors)
-                almost |= max(single, share(whole)) > _ALMOST
-                if single > 1:
-                    ruling = Ruling("worse", text)
-            checks.append(_check(kind, output.name, output.shape, whole, ruling))
-        return checks, almost and all(c.ok for c in checks)
+            unsettled |= more
+            checks.append(_check(kind, output.name, output.shape, pooled(errors), ruling))
+        return checks, unsettled
 
     def result(self, repeats: Repeats, poisoned: bool, seconds: float) -> VerifyResult:
         """Everything found. A set of which some draws were judged and others not is judged, with a note."""

@@ -96,13 +96,15 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Errors:
     """Errors of one output of type `dtype`. `changes` are elements whose class (or integer value) is not eager's;
-    `tau_share` is the distance from eager as a share of what a τ allows."""
+    `tau_share` is the distance from eager as a share of what a τ allows. `jumps` elements lie on a jump (`jumps.py`)
+    and are left out of all else."""
 
     dtype: torch.dtype
     parts: tuple[Part, ...]
     equal: bool
     changes: tuple[ClassChange, ...] = ()
     tau_share: float = 0.0
+    jumps: int = 0
 
     @property
     def whole(self) -> Part:
@@ -134,6 +136,7 @@ class Errors:
             self.equal and other.equal,
             classes.merged(self.changes, other.changes),
             max(self.tau_share, other.tau_share),
+            self.jumps + other.jumps,
         )
 
 

@@ -83,7 +83,7 @@ class WideInterpreter(torch.fx.Interpreter):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if isinstance(n.target, OpOverload):
-            result = self._operator(n, n.target, args, kwargs)
+            result = self._operator(n, n.target, self._reordered(n, n.target, args), kwargs)
         elif isinstance(n.target, HigherOrderOperator):
             result = self._higher_order(n.target, args)
         else:
@@ -92,11 +92,29 @@ class WideInterpreter(torch.fx.Interpreter):
         return self._moved(n, result) if self._jitter is not None else result
 
     def _moved(self, n: torch.fx.Node, result: Any) -> Any:
+        """A result that the user's type rounds, up to two ULP off."""
         dtype = user_dtype(n)
         if dtype is None or not dtype.is_floating_point or not rounds(n.target):
             return result
-        noise = torch.rand(result.shape, generator=self._jitter, dtype=torch.float64) * 2 - 1
-        return result * (1 + 2 * torch.finfo(dtype).eps * noise)
+        assert isinstance(n.target, OpOverload)
+        moved = self._noisy(result, dtype)
+        if torch.Tag.pointwise not in n.target.tags:
+            return moved
+        return torch.where(result.to(dtype).to(result.dtype) == result, result, moved)
+
+    def _reordered(self, n: torch.fx.Node, op: OpOverload, args: Any) -> Any:
+        """The operands of a reduction up to two ULP off: as much as another order of its sum may change it, which is
+        much where the terms cancel."""
+        if self._jitter is None or torch.Tag.reduction not in op.tags or not rounds(op):
+            return args
+        dtype = user_dtype(n.args[0])
+        if dtype is None or not dtype.is_floating_point:
+            return args
+        return (self._noisy(args[0], dtype), *args[1:])
+
+    def _noisy(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        noise = torch.rand(x.shape, generator=self._jitter, dtype=torch.float64) * 2 - 1
+        return x * (1 + 2 * torch.finfo(dtype).eps * noise)
 
     def _operator(self, n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
         name = op._schema.name

@@ -63,7 +63,8 @@ def rule(
             return Ruling("worse", complaint)
     whole = errors.whole
     nearer = any(c.kind == GAINED for c in errors.changes) or (whole.fused.norm < NEARER * whole.eager.norm)
-    return Ruling("nearer fp64" if nearer else "as eager")
+    on_jump = f"{errors.jumps} elements lie on a jump of the program" if errors.jumps else ""
+    return Ruling("nearer fp64" if nearer else "as eager", on_jump)
 
 
 def share(errors: Errors) -> float:
@@ -74,6 +75,8 @@ def share(errors: Errors) -> float:
 
 
 def _as_eager(errors: Errors, transcendentals: int) -> Ruling:
+    if errors.jumps and not transcendentals:
+        return Ruling("worse", f"{errors.jumps} elements are not eager's, on a jump")
     gained = [c for c in errors.changes if c.kind == GAINED]
     if gained and not transcendentals:
         return Ruling("class changed", str(gained[0]))

@@ -1,0 +1,47 @@
+"""Floating results that lie on a jump: where the program, its intermediates moved by an ULP, gives another value.
+
+A top-k of nearly equal scores, or `fmod` next to a multiple, turns a rounding into another row or another number; which
+one eager has is luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from fusebound.verify.errors import ulp
+
+_FAR = 2.0**10
+"""A jump is so many times the usual move of an element, and so many ULP."""
+_NEAR = 2.0**-4
+"""Share of a jump by which a result may miss where it leads to."""
+
+
+def on_jump(fused: torch.Tensor, exact: torch.Tensor, shaken: Iterable[torch.Tensor]) -> torch.Tensor:
+    """Mask of the elements of `fused` that lie where a jump leads to.
+
+    An infinity is one where the reference moves by more than its own size: the reciprocal of a rounding.
+    `exact` is the float64 reference and `shaken` are references whose intermediates moved by an ULP, all of the shape
+    of `fused`; one of another shape, whose size itself lies on a jump, says nothing here.
+    """
+    mine, found = fused.to(torch.float64), torch.zeros_like(fused, dtype=torch.bool)
+    for other in shaken:
+        if other.shape != exact.shape:
+            continue
+        moved = (other - exact).abs()
+        finite = moved[moved.isfinite()]
+        usual = float(finite.median()) if finite.numel() else 0.0
+        far = _apart(other, exact) | (moved > _FAR * ulp(exact, fused.dtype).clamp_(min=usual))
+        there = (mine == other) | ((mine - other).abs() <= _NEAR * moved) | (mine.isnan() & other.isnan())
+        found |= far & there & ~_apart(mine, other)
+        found |= mine.isinf() & exact.isfinite() & (exact != 0) & (moved > exact.abs())
+    return found
+
+
+def _apart(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Whether two are finite and not, or zeros of different signs."""
+    zeros = (a == 0) & (b == 0) & (a.signbit() != b.signbit())
+    return (
+        zeros | (a.isfinite() != b.isfinite()) | (a.isinf() & b.isinf() & (a != b)) | (a.isnan() != b.isnan())
+    )
