@@ -21,7 +21,7 @@ _NEAR = 2.0**-4
 def on_jump(fused: torch.Tensor, exact: torch.Tensor, shaken: Iterable[torch.Tensor]) -> torch.Tensor:
     """Mask of the elements of `fused` that lie where a jump leads to.
 
-    An infinity is one where the reference moves by more than its own size: the reciprocal of a rounding.
+    An infinity is one where the reference moves by more than half its size: the reciprocal of a rounding.
     `exact` is the float64 reference and `shaken` are references whose intermediates moved by an ULP, all of the shape
     of `fused`; one of another shape, whose size itself lies on a jump, says nothing here.
     """
@@ -35,7 +35,7 @@ def on_jump(fused: torch.Tensor, exact: torch.Tensor, shaken: Iterable[torch.Ten
         far = _apart(other, exact) | (moved > _FAR * ulp(exact, fused.dtype).clamp_(min=usual))
         there = (mine == other) | ((mine - other).abs() <= _NEAR * moved) | (mine.isnan() & other.isnan())
         found |= far & there & ~_apart(mine, other)
-        found |= mine.isinf() & exact.isfinite() & (exact != 0) & (moved > exact.abs())
+        found |= mine.isinf() & exact.isfinite() & (exact != 0) & (moved > exact.abs() / 2)
     return found
 
 

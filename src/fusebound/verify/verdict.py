@@ -38,4 +38,4 @@ def rule_on_draws(
         return ruling, True
     if is_significant(draws):
         return ruling, False
-    return Ruling("as eager", f"{ruling.detail}, but as often less"), True
+    return Ruling("as eager", f"{ruling.detail}, but eager is as often the worse one"), True
