@@ -22,6 +22,12 @@ ROUNDING = 2.0
 """ULP by which two results may lie apart that each lie within one ULP of the true value."""
 
 
+def rms_limit(eager: float, ulp: float) -> float:
+    """The largest rms error of a fused result that is no worse than eager's, by eager's rms error and one ULP at the
+    output's rms, in one unit."""
+    return max(RMS_SLACK * eager, RMS_ULP * ulp)
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorFacts:
     """Errors of one output of a candidate against float64, eager and fused, on the worst data set.
@@ -48,7 +54,7 @@ class ErrorFacts:
 
     @property
     def rms_limit(self) -> float:
-        return max(RMS_SLACK * self.eager_rms, RMS_ULP * self.rms_ulp)
+        return rms_limit(self.eager_rms, self.rms_ulp)
 
     @property
     def max_limit(self) -> float:

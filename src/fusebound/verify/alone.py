@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 
-from fusebound.analysis.numerics import RMS_SLACK, RMS_ULP
+from fusebound.analysis.numerics import rms_limit
 from fusebound.verify.errors import Errors
 
 FEWEST = 32
@@ -35,7 +35,7 @@ def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
     usual = math.exp(min(fmean(logs) + DEVIATIONS * pstdev(logs), _ANY)) if logs else 0.0
     most, text = 0.0, ""
     for fused, eager in pairs:
-        limit = max(RMS_SLACK * max(eager, usual), RMS_ULP)
+        limit = rms_limit(max(eager, usual), ulp=1)
         if fused > most * limit:
             most = fused / limit
             text = f"rms error {fused:.3g} ULP on one draw, eager {eager:.3g}, limit {limit:.3g}"

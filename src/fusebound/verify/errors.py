@@ -17,6 +17,7 @@ from fusebound.analysis.numerics import MAX_ULP
 from fusebound.analysis.tau import Difference, Tau
 from fusebound.capture.encode import dtype_name
 from fusebound.verify import classes
+from fusebound.verify.bits import same_bits
 from fusebound.verify.classes import ClassChange
 
 _VECTOR = 16
@@ -212,7 +213,7 @@ def _floats(fused: torch.Tensor, eager: torch.Tensor, given: Exact, tau: Tau | N
     lost = cache(lambda: max(_subnormal_error(p, dtype) for p in _pieces("all", fused, eager, given)))
     equal, share, changes = True, 0.0, tuple[ClassChange, ...]()
     for i, p in enumerate(_pieces("all", fused, eager, given)):
-        equal = equal and _same_bits(p.fused, p.eager)
+        equal = equal and same_bits(p.fused, p.eager)
         if tau is not None:
             finite = p.fused.isfinite() & p.eager.isfinite()
             share = max(share, _tau_share(p.fused[finite], p.eager[finite], dtype, tau))
@@ -282,11 +283,6 @@ def _norm(t: torch.Tensor) -> float:
 def _tau_share(fused: torch.Tensor, eager: torch.Tensor, dtype: torch.dtype, tau: Tau) -> float:
     """max|fused − eager| as a share of what τ allows; infinite where it allows nothing."""
     return Difference.between(eager.numpy(), fused.numpy(), dtype_name(dtype), tau).excess
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal including the sign of zero; any NaN equals any other."""
-    return bool((((a == b) & (a.signbit() == b.signbit())) | (a.isnan() & b.isnan())).all())
 
 
 def _part_names(shape: Sequence[int]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from fusebound.errors import UsageError
+from fusebound.verify.bits import same_bits
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, has_memory, program_of, storage_key, tensors
 from fusebound.verify.compare import Comparer, Output, is_double
 from fusebound.verify.draws import CountedDraws
@@ -204,7 +205,7 @@ class Program:
         for i in sorted(eager.changed.keys() | fused.changed.keys()):
             leaf = self.leaves[i]
             if i not in eager.changed:
-                if _differs(fused.changed[i], leaf.value):
+                if not same_bits(fused.changed[i], leaf.value):
                     comparer.faults.append(
                         f"{leaf.kind} input {leaf.name!r} was changed, which eager does not"
                     )
@@ -234,13 +235,6 @@ def _generate_from(seed: Seed) -> None:
 def _first_line(error: Exception) -> str:
     """The framework's interpreter appends a trace of its own to every message."""
     return (str(error) or type(error).__name__).splitlines()[0]
-
-
-def _differs(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors hold other values. A zero's sign counts; the bits of a NaN, which arithmetic need not keep,
-    don't."""
-    same = (a == b) & (a.signbit() == b.signbit()) if a.is_floating_point() else a == b
-    return not bool((same | (a.isnan() & b.isnan())).all())
 
 
 def _compare_errors(eager: Exception | None, fused: Exception | None) -> Comparison:

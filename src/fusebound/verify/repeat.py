@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fusebound.verify.bits import same_bits
 from fusebound.verify.call import Snapshot, tensors
 from fusebound.verify.inputs import LIKE, fill
 from fusebound.verify.program import Outcome, Program
@@ -93,16 +94,4 @@ def _equal(x: object, y: object) -> bool:
         return bool(x == y or x != x)
     if x.layout != torch.strided or y.layout != torch.strided:
         x, y = x.to_dense(), y.to_dense()
-    if x.shape != y.shape or x.dtype != y.dtype:
-        return False
-    if not x.is_floating_point() or x.dtype.itemsize == 1:
-        return torch.equal(_bits(x), _bits(y))
-    if torch.equal(x.signbit(), y.signbit()) and torch.equal(x, y):
-        return True
-    same = ((x == y) & (x.signbit() == y.signbit())) | (x.isnan() & y.isnan())
-    return bool(same.all())
-
-
-def _bits(t: torch.Tensor) -> torch.Tensor:
-    """8-bit floats as integers, other types as they are."""
-    return t.view(torch.uint8) if t.is_floating_point() else t
+    return x.shape == y.shape and x.dtype == y.dtype and same_bits(x, y)

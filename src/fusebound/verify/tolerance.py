@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fusebound.analysis.numerics import MAX_SLACK, RMS_SLACK, RMS_ULP, ROUNDING
+from fusebound.analysis.numerics import MAX_SLACK, ROUNDING, rms_limit
 from fusebound.analysis.tau import Tau
 from fusebound.verify.classes import GAINED
 from fusebound.verify.errors import Errors, Part, saturated, step
@@ -70,7 +70,7 @@ def rule(
 def share(errors: Errors) -> float:
     """The rms error of a floating output as a share of what the rule allows."""
     whole = errors.whole
-    limit = max(RMS_SLACK * whole.rms(whole.eager), RMS_ULP * errors.step)
+    limit = rms_limit(whole.rms(whole.eager), errors.step)
     return whole.rms(whole.fused) / limit if limit else 0.0
 
 
@@ -92,12 +92,11 @@ def _complaint(part: Part, errors: Errors) -> str:
     """What breaks the rule on `part`, with numbers, or nothing."""
     whole = errors.whole
     fused, eager = part.rms(part.fused), part.rms(part.eager)
-    allowed = RMS_SLACK * eager
+    usual = eager
     if part is not whole:
         # Eager's rms over n elements is itself random, with a relative deviation of about 1/√(2n).
-        allowed *= 1 + 3 / math.sqrt(2 * max(part.count, 1))
-        allowed = max(allowed, RMS_SLACK * whole.rms(whole.eager))
-    limit = max(allowed, RMS_ULP * step(part.value_rms, errors.dtype))
+        usual = max(eager * (1 + 3 / math.sqrt(2 * max(part.count, 1))), whole.rms(whole.eager))
+    limit = rms_limit(usual, step(part.value_rms, errors.dtype))
     if fused > limit:
         return f"{part.name}: rms error {fused:.3g}, eager {eager:.3g}, limit {limit:.3g}"
     if part.excess > MAX_SLACK * whole.eager.largest:

@@ -9,9 +9,13 @@ from tests.unit.verify.programs import trace
 from fusebound.verify.call import Leaf, bind
 from fusebound.verify.exact import constants
 from fusebound.verify.inputs import (
+    AS_A_WHOLE,
+    EDGES,
+    EVERYWHERE,
     FULL_RANGE,
     GIVEN,
     LIKE,
+    RARE,
     SMALL_STATE,
     SPECIAL_SETS,
     fill,
@@ -25,6 +29,10 @@ from fusebound.verify.shapes import verify_shapes
 
 def leaf(t: torch.Tensor, name: str = "x", kind: str = "user") -> Leaf:
     return Leaf(name, kind, t)
+
+
+def test_every_set_that_a_rule_of_the_verifier_names_is_drawn() -> None:
+    assert {*AS_A_WHOLE, *EDGES, *EVERYWHERE, *RARE} <= set(SPECIAL_SETS)
 
 
 def test_integers_stay_in_the_range_given_and_bools_vary() -> None:
