@@ -10,7 +10,7 @@ import torch
 from fusebound.verify.call import Leaf, has_memory, storage_key
 from fusebound.verify.integers import any_integers, bools, integers, put_index
 from fusebound.verify.rows import EDGES, PLACES, edge, mask_rows
-from fusebound.verify.values import SPECIAL, Rule, fill_floats, least_normal, like, normal, powers_of_two
+from fusebound.verify.values import SPECIAL, Rule, fill_floats, least_normal, like, powers_of_two
 
 GIVEN, LIKE = "given", "like"
 PLAIN = (GIVEN, LIKE)
@@ -114,12 +114,12 @@ def _leads(leaf: Leaf, rank: int) -> bool:
 
 def _rule_for(kind: str, leads: bool) -> Rule:
     """How one floating tensor is drawn in a set: special values come to data, in the sets `EVERYWHERE` to all, in
-    `SMALL_STATE` to the others. Sets that are about integers or layouts have normal numbers."""
+    `SMALL_STATE` to the others. Sets that are about integers or layouts have numbers like the given ones."""
     if kind == SMALL_STATE:
         return like if leads else least_normal
-    if kind == LIKE or kind.startswith("index") or not (leads or kind in (*EVERYWHERE, FULL_RANGE)):
+    if not (leads or kind in EVERYWHERE):
         return like
-    return SPECIAL.get(kind, normal)
+    return SPECIAL.get(kind, like)
 
 
 def _is_float(leaf: Leaf) -> bool:

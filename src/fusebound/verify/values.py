@@ -141,7 +141,7 @@ def _subnormal(d: Draw) -> torch.Tensor:
 
 def _small_products(d: Draw) -> torch.Tensor:
     """The product of two values is about the least normal number."""
-    return d.noise * torch.exp2(d.integers(-3, 4) + math.log2(d.info.smallest_normal) // 2)
+    return d.noise * torch.exp2(d.integers(-3, 4).double() + math.log2(d.info.smallest_normal) // 2)
 
 
 def _large_products(d: Draw) -> torch.Tensor:

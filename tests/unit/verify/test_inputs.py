@@ -23,7 +23,7 @@ from fusebound.verify.inputs import (
     index_sets,
     state_sets,
 )  # fmt: skip
-from fusebound.verify.layouts import BOUNDARY_SIZES, boundary_variants
+from fusebound.verify.layouts import BOUNDARY_SIZES, TRANSPOSED, boundary_variants
 from fusebound.verify.shapes import verify_shapes
 
 
@@ -93,6 +93,22 @@ def test_every_set_fits_every_type(dtype: torch.dtype, kind: str) -> None:
     assert torch.equal(again.nan_to_num(), x.nan_to_num())
     if kind == "-inf rows":
         assert (x[::3] == float("-inf")).all() and x[1].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_products_of_small_numbers_are_about_the_least_normal_one(dtype: torch.dtype) -> None:
+    x = torch.randn(12, 20).to(dtype)
+    fill([leaf(x)], "small products", 3)
+    assert (x != 0).all()
+    sizes = (x.double().abs().median() / torch.finfo(dtype).smallest_normal ** 0.5).item()
+    assert 1 / 16 < sizes < 16
+
+
+@pytest.mark.parametrize("kind", [TRANSPOSED, FULL_RANGE])
+def test_sets_about_layouts_and_integers_keep_the_range_of_floats(kind: str) -> None:
+    x = torch.rand(12, 20) + 1
+    fill([leaf(x)], kind, 3)
+    assert (x >= 0).all()
 
 
 def test_peaks_lie_at_both_ends_of_rows_and_some_rows_lie_far_from_zero() -> None:
