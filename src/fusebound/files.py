@@ -6,7 +6,9 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from fusebound.errors import FormatError
 
@@ -23,23 +25,35 @@ def read_text(path: Path, what: str) -> str:
     Raises FormatError (E110; E102 where there is no such file) for a directory, a pipe, a device, more than `LIMIT`
     bytes, and bytes that are no text.
     """
-    try:
-        # A pipe without a writer would block an ordinary open for ever.
-        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FormatError(f"cannot read {what}: that is no ordinary file", where=str(path))
-            data = file.read(LIMIT + 1)
-    except FileNotFoundError as e:
-        raise FormatError(f"cannot read {what}: there is no such file", where=str(path), code="E102") from e
-    except (OSError, ValueError) as e:  # ValueError: a name with a null character
-        why = e.strerror if isinstance(e, OSError) else str(e)
-        raise FormatError(f"cannot read {what}: {why}", where=str(path)) from e
+    with _opened(path, what) as file:
+        data = file.read(LIMIT + 1)
     if len(data) > LIMIT:
         raise FormatError(f"cannot read {what}: it is larger than {LIMIT:,} bytes", where=str(path))
     try:
         return data.decode()
     except UnicodeDecodeError as e:
         raise FormatError(f"cannot read {what}: it is not UTF-8 text: {e}", where=str(path)) from e
+
+
+def require_readable(path: Path, what: str) -> None:
+    """Raise FormatError, as `read_text` does, for what cannot be opened or is no ordinary file."""
+    with _opened(path, what):
+        pass
+
+
+@contextlib.contextmanager
+def _opened(path: Path, what: str) -> Iterator[BinaryIO]:
+    try:
+        # A pipe without a writer would block an ordinary open for ever.
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise FormatError(f"cannot read {what}: that is no ordinary file", where=str(path))
+            yield file
+    except FileNotFoundError as e:
+        raise FormatError(f"cannot read {what}: there is no such file", where=str(path), code="E102") from e
+    except (OSError, ValueError) as e:  # ValueError: a name with a null character
+        why = e.strerror if isinstance(e, OSError) else str(e)
+        raise FormatError(f"cannot read {what}: {why}", where=str(path)) from e
 
 
 def write_text(path: Path, text: str) -> None:

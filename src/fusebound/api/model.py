@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusebound import scenarios
 from fusebound.errors import UsageError
+from fusebound.files import require_readable
 
 if TYPE_CHECKING:
     from fusebound.ir.graph import Graph
@@ -44,31 +45,46 @@ def resolve(
     used, E106 `.onnx`) and FormatError (E110) for a damaged file; errors of the user's own module become
     UsageError (E104).
     """
+    require(spec, shapes=shapes, dtypes=dtypes)
     path = Path(spec)
-    if dtypes and not shapes:
-        hint = "give `--shape` for every argument too, or set the type in `example_inputs()`"
-        raise UsageError("types are those of the inputs of --shape", where="--dtype", hint=hint, code="E105")
     if path.suffix in FILES:
-        if shapes and path.is_file():
-            hint = "name the function or module that it was made from: `file.py:name`"
-            raise UsageError(
-                "the shapes of a saved program are fixed", where="--shape", hint=hint, code="E105"
-            )
         return from_file(path, trust=trust)
-    if not spec:
-        raise UsageError("MODEL is empty", hint="`fusebound run --list` lists the built-in ones", code="E101")
     if ":" in spec:
         from fusebound.api.python_model import from_python
 
         return _fitting(from_python(spec, shapes=shapes, dtypes=dtypes), shapes)
-    if spec not in scenarios.names() and (path.suffix or path.exists()):
-        raise _unreadable(path)
     fn, args = scenarios.build(spec)
     if shapes:
         from fusebound.api.inputs import from_shapes
 
         args = from_shapes(shapes, dtypes)
     return _fitting(Model(spec, fn, args), shapes)
+
+
+def require(spec: str, *, shapes: tuple[str, ...] = (), dtypes: tuple[str, ...] = ()) -> None:
+    """Raise what `resolve` raises for a `spec` of which nothing can be read: no such name, file or module, a directory,
+    another kind of file. That takes no torch, which takes seconds to import, and runs nothing of the user's."""
+    if dtypes and not shapes:
+        hint = "give `--shape` for every argument too, or set the type in `example_inputs()`"
+        raise UsageError("types are those of the inputs of --shape", where="--dtype", hint=hint, code="E105")
+    path = Path(spec)
+    if path.suffix in FILES:
+        _require_file(path)
+        if shapes:
+            hint = "name the function or module that it was made from: `file.py:name`"
+            raise UsageError(
+                "the shapes of a saved program are fixed", where="--shape", hint=hint, code="E105"
+            )
+    elif not spec:
+        raise UsageError("MODEL is empty", hint="`fusebound run --list` lists the built-in ones", code="E101")
+    elif ":" in spec:
+        from fusebound.api import python_model
+
+        python_model.require(spec)
+    elif spec not in scenarios.names() and (path.suffix or path.exists()):
+        raise _unreadable(path)
+    else:
+        scenarios.find(spec)
 
 
 def _fitting(model: Model, shapes: tuple[str, ...]) -> Model:
@@ -89,6 +105,12 @@ def _fitting(model: Model, shapes: tuple[str, ...]) -> Model:
     return model
 
 
+def _require_file(path: Path) -> None:
+    if path.suffix not in FILES or not path.is_file():
+        raise _unreadable(path)
+    require_readable(path, "the file")
+
+
 def _unreadable(path: Path) -> UsageError:
     """What to say of a file whose form is not one that MODEL takes."""
     if not path.exists():
@@ -106,8 +128,7 @@ def _unreadable(path: Path) -> UsageError:
 
 def from_file(path: Path, *, trust: bool = False) -> Model:
     """The program of a `.pt2` or `.json` file; errors as for `resolve`."""
-    if path.suffix not in FILES or not path.is_file():
-        raise _unreadable(path)
+    _require_file(path)
     if path.suffix == ".pt2":
         from fusebound.api.archive import from_archive
 

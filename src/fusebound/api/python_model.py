@@ -15,6 +15,7 @@ from typing import Any
 from fusebound.api.inputs import from_shapes
 from fusebound.api.model import Model
 from fusebound.errors import UsageError
+from fusebound.files import require_readable
 
 EXAMPLE = "example_inputs"
 
@@ -26,11 +27,7 @@ def from_python(spec: str, *, shapes: tuple[str, ...] = (), dtypes: tuple[str, .
     list of arguments, a mapping of keyword arguments, or one tensor. A module class is made without arguments
     and put in evaluation mode. Raises UsageError.
     """
-    place, _, name = spec.rpartition(":")
-    if not place or not name:
-        missing = "names no file or module" if not place else "names nothing to run"
-        hint = "MODEL is file.py:name or package.module:name; the name is that of a function or module"
-        raise UsageError(f"`{spec}` {missing}", hint=hint, code="E101")
+    place, name = _parts(spec)
     module = load(place)
     found = _attribute(module, name, spec)
     fn = _instantiate(found, spec)
@@ -40,8 +37,25 @@ def from_python(spec: str, *, shapes: tuple[str, ...] = (), dtypes: tuple[str, .
     return Model(spec, fn, args, kwargs)
 
 
+def require(spec: str) -> None:
+    """Raise what `from_python` raises for a file or module that is not there; runs nothing of the user's."""
+    place, _ = _parts(spec)
+    _find(place)
+
+
+def _parts(spec: str) -> tuple[str, str]:
+    place, _, name = spec.rpartition(":")
+    if not place or not name:
+        missing = "names no file or module" if not place else "names nothing to run"
+        hint = "MODEL is file.py:name or package.module:name; the name is that of a function or module"
+        raise UsageError(f"`{spec}` {missing}", hint=hint, code="E101")
+    return place, name
+
+
 def load(place: str) -> ModuleType:
-    """Run the user's code: a file (`….py`) or a module by its name. Raises UsageError (E102, E104)."""
+    """Run the user's code: a file (`….py`) or a module by its name. Raises UsageError (E102, E104), and FormatError
+    (E110) for a file that cannot be opened."""
+    _find(place)
     return _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
 
 
@@ -51,9 +65,20 @@ def place_of(spec: str) -> str:
     return str(Path(place).resolve()) if colon and place.endswith(".py") else place
 
 
+def _find(place: str) -> None:
+    """Raise for a file, or for the outermost package of a module, that is not there; running tells of the rest."""
+    if place.endswith(".py"):
+        if not Path(place).is_file():
+            raise UsageError("there is no such file", where=place, code="E102")
+        require_readable(Path(place), "the file")
+        return
+    sys.path.insert(0, str(Path.cwd()))
+    outer = place.partition(".")[0]
+    if outer and outer not in sys.modules and importlib.util.find_spec(outer) is None:
+        raise UsageError(f"there is no module `{outer}`", where=place, code="E102")
+
+
 def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError("there is no such file", where=str(path), code="E102")
     name = f"fusebound_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -68,7 +93,6 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _load_module(place: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:

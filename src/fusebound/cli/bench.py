@@ -30,7 +30,7 @@ def command(options: Options, model: str | None, all_: bool) -> int:
     if (model is None) is not all_:
         raise click.UsageError("give MODEL, or --all for every scenario")
     names = scenarios.names() if model is None else (model,)
-    reports = [_measure(name, options) for name in names]
+    reports = [_measure(Session(name, options)) for name in names]
     emit(
         options.format,
         text=lambda console: _show(console, reports),
@@ -40,12 +40,11 @@ def command(options: Options, model: str | None, all_: bool) -> int:
     return 1 if any(r.slower for r in reports) else 0
 
 
-def _measure(name: str, options: Options) -> Report:
+def _measure(session: Session) -> Report:
     from fusebound.report.collect import report_of
     from fusebound.report.results import with_bench
 
-    session = Session(name, options)
-    session.phases.say(name)
+    session.phases.say(session.spec)
     report = report_of(session.plan, session.target, model=session.model.name)
     return with_bench(report, session.bench()) if session.plan.kernels else report
 

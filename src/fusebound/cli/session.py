@@ -27,6 +27,7 @@ class Session:
     """Lazily: model → captured → plan → executable. Later phases are done only if they are asked for."""
 
     def __init__(self, spec: str, options: Options) -> None:
+        from fusebound.api.model import require
         from fusebound.gates.rules import rules_of
 
         self.spec = spec
@@ -34,10 +35,11 @@ class Session:
         self.phases = Phases()
         if not options.debug:
             warnings.simplefilter("ignore")
-        # Files that cannot be read are told of before anything is captured.
+        # Files that cannot be read are told of before anything is captured, or slow to import.
         self.rules = rules_of(options.rules)
         if options.plan_file is not None:
             read_text(options.plan_file, "the plan")
+        require(spec, shapes=options.shape, dtypes=options.dtype)
 
     @cached_property
     def model(self) -> Model:

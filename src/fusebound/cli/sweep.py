@@ -36,17 +36,13 @@ def command(options: Options, model: str, sizes: str | None) -> None:
     Inputs whose first axis is as long as that of the first input are cut or repeated to each size.
     With --shape, an `N` stands for the size: `--shape N,2048 --shape 2048 --sizes 16,256,4096`.
     """
-    from fusebound.measure.sweep import sweep
-
     at, own = _family(model, options)
     chosen = _parse(sizes) if sizes else tuple(sorted({max(own // STEP**k, 1) for k in range(STEPS)}))
     session = Session(model, options)
     if len(chosen) < STEPS and not sizes:
         listed = ", ".join(map(str, chosen))
         session.phases.say(f"  the first axis is only {own} long: sizes {listed}; --sizes takes others")
-    found = sweep(
-        lambda shape: _built(session, at(shape[0])), [(n,) for n in chosen], rounds=options.rounds or 15
-    )
+    found = _swept(session, at, chosen)
     emit(
         options.format,
         text=lambda console: _show(console, found),
@@ -80,6 +76,13 @@ def _parse(text: str) -> tuple[int, ...]:
         raise click.BadParameter(
             f"sizes are numbers separated by commas, not `{text}`", param_hint="--sizes"
         ) from None
+
+
+def _swept(session: Session, at: Callable[[int], Model], sizes: tuple[int, ...]) -> Sweep:
+    from fusebound.measure.sweep import sweep
+
+    shapes = [(n,) for n in sizes]
+    return sweep(lambda shape: _built(session, at(shape[0])), shapes, rounds=session.options.rounds or 15)
 
 
 def _built(session: Session, model: Model) -> Built:

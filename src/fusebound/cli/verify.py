@@ -48,21 +48,9 @@ def command(options: Options, model: str, boundary: bool, bisect: bool, output: 
     --bisect, where something fails, finds the kernel, the fewest operators and the smallest input that show it, and
     writes a script that shows it alone. Exits with 1 if an output is less accurate than allowed.
     """
-    from fusebound.report.collect import report_of
-    from fusebound.report.results import with_shapes, with_verify
     from fusebound.report.rows import error_rows
 
-    session = Session(model, options)
-    inductor = "inductor" in options.against
-    found = session.verify_inductor() if inductor else session.verify()
-    report = report_of(session.plan, session.target, model=session.model.name)
-    report = with_verify(report, found, "inductor" if inductor else "fused")
-    if boundary:
-        report = with_shapes(report, _shapes(session))
-    if bisect and found.ok:
-        session.phases.say(f"nothing fails: there is nothing to find, and {output} is not written")
-    elif bisect:
-        report = _bisected(session, report, found, output)
+    report = _checked(Session(model, options), boundary, output if bisect else None)
     emit(
         options.format,
         text=lambda console: _show(console, report),
@@ -70,6 +58,25 @@ def command(options: Options, model: str, boundary: bool, bisect: bool, output: 
         rows=lambda: error_rows(report),
     )
     return 0 if report.ok else 1
+
+
+def _checked(session: Session, boundary: bool, script: Path | None) -> Report:
+    """The report of all checks; `script` is where a failure is written that was asked to be found."""
+    from fusebound.report.collect import report_of
+    from fusebound.report.results import with_shapes, with_verify
+
+    inductor = "inductor" in session.options.against
+    found = session.verify_inductor() if inductor else session.verify()
+    report = report_of(session.plan, session.target, model=session.model.name)
+    report = with_verify(report, found, "inductor" if inductor else "fused")
+    if boundary:
+        report = with_shapes(report, _shapes(session))
+    if script is None:
+        return report
+    if found.ok:
+        session.phases.say(f"nothing fails: there is nothing to find, and {script} is not written")
+        return report
+    return _bisected(session, report, found, script)
 
 
 def _bisected(session: Session, report: Report, found: VerifyResult, output: Path) -> Report:
