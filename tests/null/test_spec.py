@@ -113,11 +113,11 @@ def test_a_good_graph_passes_every_rule() -> None:
         ("attributes", "amax(%x) {axes = [1]}", "amax(%x)", "amax needs the attribute axes"),
         ("attributes", "{axes = [1]}", "{axes = 1}", "axes must be a list of ints, not 1"),
         ("attributes", "{axes = [1]}", "{axes = [2]}", "not distinct axes of a tensor of rank 2"),
-        ("attributes", "{perm = [1, 0]}", "{perm = [1]}", "perm has 1 entries for rank 2"),
+        ("attributes", "{perm = [1, 0]}", "{perm = [1]}", "perm has 1 entry for rank 2"),
         ("attributes", "{user = True}", "{user = 1}", "user must be True or False"),
         ("attributes", "{dims = [0, 1]}", "{dims = [0, 1], k = 3}", "flip has no attribute k"),
         ("attributes", "start = 1, step = 2", "start = 1, step = 0", "step must be positive"),
-        ("attributes", "lo = [0, 1]", "lo = [0]", "lo has 1 entries for rank 2"),
+        ("attributes", "lo = [0, 1]", "lo = [0]", "lo has 1 entry for rank 2"),
         (
             "element types",
             "lt(%x, %m) : b8[4, 8]",

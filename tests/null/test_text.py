@@ -132,7 +132,7 @@ def test_builder_graph_round_trips() -> None:
         ("%relu.1 = maximum", "%relu = maximum", 7, "%relu is defined twice"),
         ("maximum(%x, %relu)", "maximum(%x, relu)", 7, "expected a value"),
         ("[1, None]", "[1, Nine]", 5, "expected a literal"),
-        ("strides [1, 16]", "strides [1]", 3, "2 sizes but 1 strides"),
+        ("strides [1, 16]", "strides [1]", 3, "2 sizes but 1 stride"),
         ("mutate %x <- ", "mutate %x = ", 11, "expected '<-'"),
         ('"ln.weight"', '"ln\\q"', 3, "unknown escape"),
         ('"ln.weight"', '"ln\\u{ffffff}"', 3, "chr()"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fusebound.errors import UsageError
 from fusebound.ir.dtypes import BY_SHORT, DTYPES
 from fusebound.target.machine import require_memory
+from fusebound.words import count
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +26,7 @@ def from_shapes(shapes: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[Any, 
     """
     if len(dtypes) > 1 and len(dtypes) != len(shapes):
         raise UsageError(
-            f"{len(dtypes)} types for {len(shapes)} shapes",
+            f"{count(len(dtypes), 'type')} for {count(len(shapes), 'shape')}",
             where="--dtype",
             hint="give one, or one each",
             code="E105",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fusebound import scenarios
 from fusebound.errors import UsageError
 from fusebound.files import require_readable
+from fusebound.words import count
 
 if TYPE_CHECKING:
     from fusebound.ir.graph import Graph
@@ -98,8 +99,8 @@ def _fitting(model: Model, shapes: tuple[str, ...]) -> Model:
         takes.bind(*model.args, **model.kwargs)
     except TypeError as why:
         names = list(takes.parameters)
-        given = f"{len(shapes)} shape{'s' * (len(shapes) != 1)}" if shapes else "example inputs"
-        what = f"{given} for {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}): {why}"
+        given = count(len(shapes), "shape") if shapes else "example inputs"
+        what = f"{given} for {count(len(names), 'argument')} ({', '.join(names)}): {why}"
         where, hint = "--shape" if shapes else model.name, "give one for every argument, in order"
         raise UsageError(what, where=where, hint=hint, code="E103") from None
     return model

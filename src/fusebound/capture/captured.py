@@ -12,6 +12,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from fusebound.errors import CaptureError, UsageError
 from fusebound.ir.graph import Graph, Ref
+from fusebound.words import count
 
 Getter = Callable[[], Any]
 
@@ -126,9 +127,8 @@ def _signature_of(spec: TreeSpec | None) -> str:
 
 
 def _signature(args: TreeSpec, kwargs: TreeSpec) -> str:
-    n = args.num_children
     by_name = f" and {', '.join(map(repr, kwargs.context))} by keyword" if kwargs.num_children else ""
-    return f"{n} argument{'s' * (n != 1)} by position{by_name}"
+    return f"{count(args.num_children, 'argument')} by position{by_name}"
 
 
 def _words(spec: TreeSpec) -> str:

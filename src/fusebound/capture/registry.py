@@ -16,6 +16,7 @@ from fusebound.capture.lower.context import LOWERINGS, Unlowered
 from fusebound.errors import CaptureError, FuseboundError, UsageError
 from fusebound.ir.maps import Index, show
 from fusebound.ir.ops import CLASSES, OpClass
+from fusebound.words import count
 
 CUSTOM: dict[str, CustomOp] = {}
 
@@ -59,7 +60,7 @@ def register_op(
     tensors = sum("Tensor" in str(a.type) for a in op._schema.arguments)
     if maps is not None and len(given) != tensors:
         raise UsageError(
-            f"{len(given)} index maps for {tensors} tensor operands", where=name, code="E122",
+            f"{count(len(given), 'index map')} for {count(tensors, 'tensor operand')}", where=name, code="E122",
             hint="one tuple of Affine expressions for each operand",
         )  # fmt: skip
     replay.allow(op.namespace)

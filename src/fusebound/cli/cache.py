@@ -8,6 +8,7 @@ from fusebound.cli.options import OUTPUT, Options, with_options
 from fusebound.cli.output import emit
 from fusebound.files import TEMPORARY
 from fusebound.settings import cache_directory
+from fusebound.words import count
 
 RECORD = "calibration-"
 OURS = (f"{RECORD}*.json", f".*{TEMPORARY}", "kernels/*.o", "kernels/MANIFEST", f"kernels/.*{TEMPORARY}")
@@ -38,7 +39,7 @@ def list_(options: Options) -> None:
     """List what is in it, with sizes in bytes."""
     entries = _entries()
     lines = [f"{size:>10}  {name}" for name, size in entries]
-    total = f"{sum(size for _, size in entries):>10}  bytes in {len(entries)} files"
+    total = f"{sum(size for _, size in entries):>10}  bytes in {count(len(entries), 'file')}"
     emit(
         options.format,
         text="\n".join([*lines, total]),
@@ -55,4 +56,4 @@ def clear(records: bool) -> None:
     chosen = [name for name, _ in _entries() if records or not name.startswith(RECORD)]
     for name in chosen:
         (root / name).unlink(missing_ok=True)
-    click.echo(f"removed {len(chosen)} files from {root}", err=True)
+    click.echo(f"removed {count(len(chosen), 'file')} from {root}", err=True)

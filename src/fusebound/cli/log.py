@@ -11,6 +11,7 @@ import click
 from fusebound.cli.options import MODEL, OUTPUT, PLAN, Options, with_options
 from fusebound.cli.output import emit
 from fusebound.cli.session import Session
+from fusebound.words import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +80,8 @@ def _show(console: Console, decisions: list[Decision], judged: int, gate: str | 
     from fusebound.report.layout import plain_table
 
     if not decisions:
-        console.print(f" none of the {judged} decisions is one of these" if judged else " nothing was judged")
+        none = f" none of these among {count(judged, 'decision')}"
+        console.print(none if judged else " nothing was judged")
         return
 
     table = plain_table(
@@ -104,8 +106,8 @@ def _show(console: Console, decisions: list[Decision], judged: int, gate: str | 
         )
     console.print(table)
     fused = sum(d.accepted for d in decisions)
-    total = f"{len(decisions)} of {judged}" if len(decisions) < judged else str(judged)
-    console.print(f"\n {total} decisions, {fused} to fuse")
+    chosen = f"{len(decisions):,} of " if len(decisions) < judged else ""
+    console.print(f"\n {chosen}{count(judged, 'decision')}, {fused} to fuse")
 
 
 def _reason(judgement: Judgement, gate: str | None) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import click
 from fusebound.cli.options import MODEL, OUTPUT, PLAN, Options, with_options
 from fusebound.cli.output import emit
 from fusebound.cli.session import Session
+from fusebound.words import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,5 +58,5 @@ def _show(console: Console, report: Report, plan: Plan, shown: int) -> None:
     if cuts:
         console.print()
         console.print(tables.cuts(cuts, shown))
-    judged = units.count(sum(len(p.decisions) for _, p in plan.everywhere()), "candidate")
+    judged = count(sum(len(p.decisions) for _, p in plan.everywhere()), "candidate")
     console.print(f"\n {judged} judged; the lower bound lies {units.percent(plan.gap)} below")

@@ -11,6 +11,7 @@ import click
 from fusebound.cli.options import MODEL, OUTPUT, PLAN, ROUNDS, Options, with_options
 from fusebound.cli.output import emit
 from fusebound.cli.session import Session
+from fusebound.words import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +88,8 @@ def _swept(session: Session, at: Callable[[int], Model], sizes: tuple[int, ...])
 
 def _built(session: Session, model: Model) -> Built:
     exe, _ = session.build(model)
-    session.phases.say(f"  {model.name}: {len(exe.kernels)} kernels of {len(exe.plan.groups)} steps")
+    kernels = count(len(exe.kernels), "kernel")
+    session.phases.say(f"  {model.name}: {kernels} of {count(len(exe.plan.groups), 'step')}")
     return exe, model.fn, model.args, model.kwargs
 
 

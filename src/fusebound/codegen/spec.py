@@ -8,6 +8,7 @@ from math import prod
 from fusebound.codegen import tile
 from fusebound.ir.graph import Graph, Value
 from fusebound.ir.maps import Affine
+from fusebound.words import count
 
 Bounds = Mapping[int, tuple[int, int]]
 """The half-open range of each loop variable."""
@@ -27,10 +28,10 @@ def faults(g: Graph, k: tile.Kernel) -> list[str]:
                 found.append(f"{name}[{s.offset}] reaches elements {low} to {high} of {room}")
             if isinstance(s, tile.Store):
                 stored[s.param] += prod(hi - lo for lo, hi in at.values())
-    for p, count in zip(k.params, stored, strict=True):
+    for p, times in zip(k.params, stored, strict=True):
         own = _distinct(g.values[p.value])
-        if p.written and (count < own or count % own):
-            found.append(f"{p.value} has {own} elements, {count} are stored")
+        if p.written and (times < own or times % own):
+            found.append(f"{p.value} has {count(own, 'element')}, {times} are stored")
     return found
 
 

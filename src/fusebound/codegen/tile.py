@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fusebound.ir.maps import Affine
+from fusebound.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +238,11 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
 def show(k: Kernel) -> str:
     """The program as text for people: one line a statement, the user's operators as comments."""
     params = ", ".join(f"{'out' if p.written else 'in'} {p.value}: {p.dtype}" for p in k.params)
-    lines = [f"kernel {k.name}({params})  # {k.tiles} tiles, {k.lanes} lanes"]
+    lines = [f"kernel {k.name}({params})  # {count(k.tiles, 'tile')}, {count(k.lanes, 'lane')}"]
     lines += [f"  scratch s{s.id}: {s.dtype}[{s.elements}]" for s in k.scratch]
     for nest in k.nests:
         axes = ", ".join(f"i{a.var} in {a.lo}:{a.hi} by {a.block}" for a in nest.axes) or "one tile"
-        lines.append(f"  parallel {axes}  # {nest.tiles} tiles")
+        lines.append(f"  parallel {axes}  # {count(nest.tiles, 'tile')}")
         lines += _show(nest.body, k, "    ")
     return "\n".join(lines) + "\n"
 

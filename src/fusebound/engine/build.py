@@ -13,6 +13,7 @@ from fusebound.runtime.executable import Executable
 from fusebound.target import get
 from fusebound.target.load import load_table, table_names
 from fusebound.target.target import Target
+from fusebound.words import count
 
 
 def build(plan: Plan, captured: Captured, *, target: Target | None = None, threads: int = 0) -> Executable:
@@ -46,16 +47,12 @@ def build(plan: Plan, captured: Captured, *, target: Target | None = None, threa
     return Executable(plan, captured, kernels, threads=threads)
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
-
-
 def _show(plan: Plan, kernels: dict[str, Kernel]) -> None:
     """What FB_DEBUG asks to see, on stderr: 1 a summary, 2 groups, 3 verdicts, 4–6 code."""
     level = settings.current().debug
     if level < 1:
         return
-    counts = f"{_count(len(kernels), 'kernel')} of {_count(len(plan.groups), 'step')}"
+    counts = f"{count(len(kernels), 'kernel')} of {count(len(plan.groups), 'step')}"
     lines = [f"fusebound: {plan.graph.name}: {counts}, {plan.policy}"]
     if level >= 2:
         steps = [g for _, p in plan.everywhere() for g in p.groups]

@@ -35,6 +35,7 @@ from fusebound.plan.plan import Plan
 from fusebound.plan.unheeded import unheeded
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
+from fusebound.words import count
 
 SPECIALIZATIONS = 16
 """Kinds of call that one function is compiled for; further kinds run eagerly."""
@@ -202,9 +203,8 @@ class CompiledFunction:
         if self._latest is None:
             return f"<fusebound {name}: not called yet>"
         exe = self._latest.executable
-        return (
-            f"<fusebound {name}: {f'{len(exe.kernels)} kernels' if exe else f'eager, {self._latest.reason}'}>"
-        )
+        what = count(len(exe.kernels), "kernel") if exe else f"eager, {self._latest.reason}"
+        return f"<fusebound {name}: {what}>"
 
     def _eager_reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         """What can be told without a look at the function's surroundings."""

@@ -24,6 +24,7 @@ from fusebound.verify.memory import shared
 from fusebound.verify.program import Outcome, Program, own_copies
 from fusebound.verify.result import VERDICTS
 from fusebound.verify.tolerance import rule
+from fusebound.words import count
 
 _SETTLED = 256
 """Elements that have to be judged before the rule on errors is believed: those of a few numbers are luck."""
@@ -86,11 +87,10 @@ class Drift:
 
     def __str__(self) -> str:
         """How many calls were compared, and a line for each output and each fault."""
-        calls = f"{self.calls} call{'s' * (self.calls != 1)}"
         compared = f"{self.sampled} of them also run eagerly"
         if self.reason:
             compared = f"none compared with eager: {self.reason}"
-        return "\n".join((f"{calls}, {compared}", *map(str, self.outputs), *self.faults))
+        return "\n".join((f"{count(self.calls, 'call')}, {compared}", *map(str, self.outputs), *self.faults))
 
 
 @dataclass(slots=True)

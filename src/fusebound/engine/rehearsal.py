@@ -16,6 +16,7 @@ from fusebound.capture.torch import Captured
 from fusebound.ir.graph import Ref
 from fusebound.verify.call import Leaf, bind, program_of
 from fusebound.verify.memory import Copies
+from fusebound.words import count
 
 Layout = tuple[Any, ...]
 Copier = Callable[[Any], Any]
@@ -119,7 +120,7 @@ def _words(what: object) -> str:
         case str(error):
             return f"raises {error}"
         case list(results):
-            return f"gives {len(results)} values"
+            return f"gives {count(len(results), 'value')}"
         case (dtype, shape, strides, owner, offset, same):
             where = f"in the memory of value {owner} at byte {offset}"
             return (

@@ -18,6 +18,7 @@ from fusebound.analysis.roofline import (
 from fusebound.analysis.space import Refusal
 from fusebound.analysis.traffic import by_level
 from fusebound.gates.base import OK, Candidate, Evidence, Facts, Verdict, figure, passed
+from fusebound.words import count
 
 GATE = "gain"
 
@@ -156,10 +157,10 @@ def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, .
         calls = floor(gain.compile * facts.expected_calls / gain.saved) + 1
         text = (
             f"compiling a kernel for {names} costs {figure(gain.compile)} µs per call over "
-            f"{facts.expected_calls} expected calls (in each of {CACHED_RUNS} runs that find it cached) "
+            f"{count(facts.expected_calls, 'expected call')} (in each of {CACHED_RUNS} runs that find it cached) "
             f"and saves {figure(gain.saved)} µs"
         )
-        return Verdict(GATE, "fail", "F403", text, (), evidence, f"expect at least {calls} calls")
+        return Verdict(GATE, "fail", "F403", text, (), evidence, f"expect at least {count(calls, 'call')}")
     if gain.saved + gain.overlap > 0:
         text = (
             f"{names} fill a part of {facts.target.name} each and run side by side on two streams; "

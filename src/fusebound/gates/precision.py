@@ -16,6 +16,7 @@ from fusebound.analysis.numerics import (
 from fusebound.analysis.tau import Difference, Tau
 from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, passed
 from fusebound.ir.graph import hint
+from fusebound.words import count
 
 GATE = "precision"
 
@@ -70,7 +71,8 @@ def _simulated(c: Candidate, facts: Facts) -> Verdict | None:
     if e is None:
         return _unproven(c, facts)
     if e.class_changes:
-        text = f"{e.class_changes} elements of {e.output} change class (NaN, Inf, finite) on {e.data} data"
+        elements = count(e.class_changes, "element")
+        text = f"{e.output} changes class (NaN, Inf, finite) in {elements} on {e.data} data"
         bound = Evidence.bound("class changes", e.class_changes, 0, "elements", source="simulated")
         evidence = (bound, *_finiteness(e))
         return Verdict(GATE, "fail", "F204", text, (), evidence, "fuse fewer of these operators")
@@ -128,9 +130,8 @@ def _differences(d: Difference, tau: Tau) -> Iterator[Evidence]:
 
 def _clean(c: Candidate, facts: Facts) -> Verdict:
     roundings = rounding_points(c.graph, c.nodes)
-    text = (
-        "no rounding vanishes" if not roundings else f"{len(roundings)} roundings vanish, none before a jump"
-    )
+    fewer = f"{count(len(roundings), 'rounding')} fewer, none before a jump"
+    text = fewer if roundings else "no rounding vanishes"
     return passed(GATE, text, _background(c, facts), roundings)
 
 
@@ -147,9 +148,9 @@ def _background(c: Candidate, facts: Facts) -> tuple[Evidence, ...]:
 
 def _finiteness(e: ErrorFacts) -> Iterator[Evidence]:
     """Overflow that fusing introduces, and overflow that it removes."""
-    for quantity, count in (("finiteness lost", e.finite_lost), ("finiteness gained", e.finite_gained)):
-        if count:
-            yield Evidence(quantity, count, unit="elements", source="simulated")
+    for quantity, elements in (("finiteness lost", e.finite_lost), ("finiteness gained", e.finite_gained)):
+        if elements:
+            yield Evidence(quantity, elements, unit="elements", source="simulated")
 
 
 def _casts(c: Candidate) -> tuple[Evidence, ...]:

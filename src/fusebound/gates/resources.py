@@ -13,6 +13,7 @@ from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, pas
 from fusebound.target.target import Target
 from fusebound.textbook.checker import REGISTER_LIMIT
 from fusebound.textbook.operator import REGISTERS
+from fusebound.words import count
 
 GATE = "resources"
 
@@ -72,7 +73,7 @@ def _evaluations(c: Candidate, space: Space) -> Verdict | None:
         Evidence.bound("evaluations after inlining", space.evaluations, MAX_EVALUATIONS, ""),
         Evidence("primitives", len(c.nodes)),
     )
-    text = f"inlining {len(c.nodes)} primitives of {_names(c)} gives {space.evaluations} evaluations"
+    text = f"inlining {count(len(c.nodes), 'primitive')} of {_names(c)} gives {space.evaluations} evaluations"
     return Verdict(GATE, "fail", "F303", text, (), evidence, "store a shared value between them")
 
 
@@ -118,7 +119,7 @@ def _spills(c: Candidate, t: Target, space: Space, evidence: tuple[Evidence, ...
         f"than the {max(c.saved_bytes, 0)} B saved would from the L2 cache"
     )
     facts = (*evidence, Evidence.bound("spill time against saved L2 time", spill_us(space, t), saved, "µs"))
-    return Verdict(GATE, "fail", "F301", text, (), facts, f"{excess} values fewer live at once")
+    return Verdict(GATE, "fail", "F301", text, (), facts, f"{count(excess, 'value')} fewer live at once")
 
 
 def _gpu(c: Candidate, t: Target, space: Space) -> Verdict:
@@ -130,7 +131,7 @@ def _gpu(c: Candidate, t: Target, space: Space) -> Verdict:
             f"a thread of {_names(c)} needs {need} registers at one element each; {t.name} allows "
             f"{t.max_registers_per_thread}"
         )
-        flip = f"{need - t.max_registers_per_thread} values fewer live at once"
+        flip = f"{count(need - t.max_registers_per_thread, 'value')} fewer live at once"
         return Verdict(GATE, "fail", "F311", text, (), evidence, flip)
     if scratch > t.shared_optin_bytes:
         text = (
@@ -156,11 +157,11 @@ def _blocks(c: Candidate, t: Target, space: Space, scratch: int, evidence: tuple
             f"{t.name} holds it"
         )
         limit = t.registers_per_sm // max(registers, 1)
-        return Verdict(GATE, "fail", "F313", text, (), facts, f"blocks of at most {limit} threads")
+        return Verdict(GATE, "fail", "F313", text, (), facts, f"blocks of at most {count(limit, 'thread')}")
     if scratch > t.shared_static_bytes:
         text = f"{scratch} B of shared memory need the opt-in limit"
         return Verdict(GATE, "conditional", "F312", text, (), facts, f"at most {t.shared_static_bytes} B")
-    return passed(GATE, f"{registers} registers per thread, blocks of {block}", facts)
+    return passed(GATE, f"{count(registers, 'register')} per thread, blocks of {block}", facts)
 
 
 def registers_per_thread(space: Space, t: Target) -> int:

@@ -10,6 +10,7 @@ from fusebound.ir.builder import contiguous
 from fusebound.ir.dtypes import BY_SHORT
 from fusebound.ir.graph import Attr, Dim, Ref, Sym, Token, Value
 from fusebound.ir.lex import Lexeme, Text
+from fusebound.words import count
 
 T = TypeVar("T")
 
@@ -157,7 +158,7 @@ class Line:
         strides = self.dims() if self.accept("strides") else contiguous(shape)
         device = self.take("string").text if self.accept("on") else "cpu"
         if len(strides) != len(shape):
-            raise self.error(at, f"{len(shape)} sizes but {len(strides)} strides")
+            raise self.error(at, f"{count(len(shape), 'size')} but {count(len(strides), 'stride')}")
         return Value(id, shape, dtype, strides, device, self.accept("scalar"))
 
     def dims(self) -> tuple[Dim, ...]:

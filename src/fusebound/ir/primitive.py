@@ -9,6 +9,7 @@ from fusebound.ir.builder import infer_dtype, infer_shape
 from fusebound.ir.dtypes import DTYPES
 from fusebound.ir.graph import Attr, Dim, Graph, Node, hint
 from fusebound.ir.ops import OPS
+from fusebound.words import count
 
 Shape = tuple[Dim, ...]
 
@@ -69,9 +70,9 @@ def _range_faults(g: Graph, n: Node, key: str, a: Attr) -> Iterator[str]:
         if any(not 0 <= x < rank for x in axes) or len(set(axes)) != len(axes):
             yield f"{n.op}'s {key} {list(axes)} are not distinct axes of a tensor of rank {rank}"
     if key == "perm" and isinstance(a, tuple) and len(a) != rank:
-        yield f"perm has {len(a)} entries for rank {rank}"
+        yield f"perm has {count(len(a), 'entry', 'entries')} for rank {rank}"
     if key == "lo" and isinstance(a, tuple) and len(a) != rank:
-        yield f"lo has {len(a)} entries for rank {rank}"
+        yield f"lo has {count(len(a), 'entry', 'entries')} for rank {rank}"
     if key == "dim" and n.op == "iota" and not 0 <= cast(int, a) < max(len(g.values[n.out].shape), 1):
         yield f"iota's dim {a} is no axis of its result"
     if key == "word" and a not in (0, 1, 2, 3):

@@ -14,6 +14,7 @@ from fusebound.ir.graph import Graph, Node, Token, UserOp, hint, refs
 from fusebound.ir.ops import CLASSES, OPS
 from fusebound.ir.primitive import attr_faults, dtype_faults, shape_faults
 from fusebound.ir.text import print_graph, print_node, print_user_op
+from fusebound.words import count
 
 AROUND = 4
 """Lines of IR shown before and after a fault."""
@@ -121,7 +122,7 @@ def _unsound(id: str, g: Graph) -> str:
     if v.dtype not in DTYPES:
         return f"%{id} has the unknown element type {v.dtype!r}"
     if len(v.strides) != len(v.shape):
-        return f"%{id} has {len(v.shape)} sizes but {len(v.strides)} strides"
+        return f"%{id} has {count(len(v.shape), 'size')} but {count(len(v.strides), 'stride')}"
     if any(hint(d) < 0 for d in (*v.shape, *v.strides)):
         return f"%{id} has a negative size or stride"
     reach = sum((hint(n) - 1) * hint(s) for n, s in zip(v.shape, v.strides, strict=True)) if v.numel else 0
@@ -159,7 +160,7 @@ def arity_fits(g: Graph) -> Iterator[Fault]:
         if (spec := OPS.get(n.op)) is None:
             continue
         if spec.arity >= 0 and len(n.inputs) != spec.arity:
-            yield Fault(f"{n.op} takes {spec.arity} operands, not {len(n.inputs)}", n)
+            yield Fault(f"{n.op} takes {count(spec.arity, 'operand')}, not {len(n.inputs)}", n)
         elif not n.inputs and spec.arity < 0:
             yield Fault(f"{n.op} needs at least one operand", n)
         if len(n.outputs) != 1:

@@ -15,6 +15,7 @@ from fusebound.measure.baselines import Baseline, baseline, without_gradients
 from fusebound.measure.environment import crowded
 from fusebound.measure.statistics import Ratio, Samples, ratio
 from fusebound.measure.timer import interleave
+from fusebound.words import count
 
 FUSED = "fused"
 SLOWER_SHARE, SLOWER_US = 0.02, 0.5
@@ -157,8 +158,8 @@ def _copies(exe: object) -> Iterator[str]:
     """What a call moves besides its groups' bytes (`exe.copied_back`: bytes by input)."""
     found: Mapping[str, int] = getattr(exe, "copied_back", {})
     if found:
-        names = ", ".join(found)
-        yield f"{names}: changed by a copy at the end, {sum(found.values()):,} bytes that the prediction leaves out"
+        moved = count(sum(found.values()), "byte")
+        yield f"{', '.join(found)}: changed by a copy at the end, {moved} that the prediction leaves out"
 
 
 def _output_bytes(call: Callable[[], object]) -> int:

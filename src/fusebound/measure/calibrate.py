@@ -26,6 +26,7 @@ from fusebound.target.host import estimate
 from fusebound.target.machine import this_machine
 from fusebound.target.record import Record, write_record
 from fusebound.target.target import Target
+from fusebound.words import count
 
 _FRESH_BYTES = 64 << 20
 """Above every allocator's threshold for returning memory to the system at once."""
@@ -92,7 +93,7 @@ def measure_record(quick: bool) -> Record:
 
 
 def _source(figures: dict[str, Figure], quick: bool, rounds: int, threads: int, crowded: bool) -> str:
-    parts = ["quick" if quick else "full", f"{rounds} rounds", f"{threads} threads"]
+    parts = ["quick" if quick else "full", count(rounds, "round"), count(threads, "thread")]
     if crowded:
         parts.append("other work kept the cores busy: measured on one thread and scaled")
     noisy = [name for name, f in figures.items() if f.spread > _NOISY]
@@ -156,8 +157,8 @@ def _work(base: Target, threads: int) -> dict[str, tuple[Callable[[], object], f
 
     def copy(probe: Probe, nbytes: int) -> tuple[Callable[[], object], float]:
         repeats = max((2 << 20) // nbytes, 1)
-        count = nbytes // loops.vector_bytes
-        return (lambda: probe.run(a, b, count, repeats, threads)), 2.0 * nbytes * repeats
+        vectors = nbytes // loops.vector_bytes
+        return (lambda: probe.run(a, b, vectors, repeats, threads)), 2.0 * nbytes * repeats
 
     steps = (1 << 13) * threads
     matrix = _MATRIX * _MATRIX * 4

@@ -11,6 +11,7 @@ from typing import Any
 from fusebound.settings import current, knobs
 from fusebound.target.machine import this_machine
 from fusebound.target.record import read_record
+from fusebound.words import count
 
 PACKAGES = ("fusebound", "torch", "llvmlite", "numpy", "transformers", "jax")
 _VECTOR_FEATURES = (
@@ -69,7 +70,7 @@ def noise() -> tuple[str, ...]:
     load = _load()
     # This process itself counts as one.
     if load is not None and load > 1.2:
-        found.append(f"load average {load:.1f} on {machine.cores} cores: other work runs beside")
+        found.append(f"load average {load:.1f} on {count(machine.cores, 'core')}: other work runs beside")
     governor = _read(_GOVERNOR)
     if governor and governor != "performance":
         found.append(f"frequency governor {governor!r}: the clock follows the load")
@@ -85,7 +86,7 @@ def noise() -> tuple[str, ...]:
     if quota is not None and quota < machine.cores:
         found.append(f"CPU quota of {quota:.1f} cores: longer runs are throttled")
     if machine.cores < 3:
-        found.append(f"{machine.cores} cores: the system's own work competes with the threads")
+        found.append(f"{count(machine.cores, 'core')}: the system's own work competes with the threads")
     if "always" not in _chosen(_read(_HUGE_PAGES)):
         found.append("no transparent huge pages by default: fresh memory costs a fault every 4 KiB")
     return tuple(found)
@@ -96,7 +97,7 @@ def crowded() -> tuple[str, ...]:
     load, cores = _load(), this_machine().cores
     if load is None or load <= cores + 1:
         return ()
-    return (f"load average {load:.1f} on {cores} cores: other work took time from the threads",)
+    return (f"load average {load:.1f} on {count(cores, 'core')}: other work took time from the threads",)
 
 
 def cpu_quota() -> float | None:

@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from fusebound.words import count
+
 _RESAMPLES = 1000
 _NOISY = 0.15
 """Interquartile range over median above which a measurement is called noisy."""
@@ -62,7 +64,7 @@ class Samples:
         """What makes these samples doubtful, in words."""
         found: list[str] = []
         if len(self.times_us) < 5:
-            found.append(f"{self.name}: only {len(self.times_us)} rounds")
+            found.append(f"{self.name}: only {count(len(self.times_us), 'round')}")
         if self.spread > _NOISY:
             found.append(f"{self.name}: spread {self.spread:.0%} of the median")
         fence = quantile(self.times_us, 0.75) + 3 * self.iqr

@@ -17,6 +17,7 @@ from fusebound.plan.candidates import roles, with_views
 from fusebound.plan.plan import Group, Plan
 from fusebound.plan.simulated import judge_simulated
 from fusebound.target.target import Target
+from fusebound.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Why:
 
     def __repr__(self) -> str:
         verdict = "refused: " + " ".join(self.codes) if not self else "one kernel passes"
-        return f"<Why {self.pair}: {verdict}, {self.saved_bytes:,} bytes to save>"
+        return f"<Why {self.pair}: {verdict}, {count(self.saved_bytes, 'byte')} to save>"
 
     def __str__(self) -> str:
         gates = (self.dependence, self.precision, self.resources, self.gain)

@@ -15,6 +15,7 @@ from fusebound.files import write_text
 from fusebound.gates.decide import Judgement
 from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import Graph
+from fusebound.words import count
 
 if TYPE_CHECKING:
     from fusebound.plan.diff import PlanDiff
@@ -118,8 +119,8 @@ class Plan:
     def __repr__(self) -> str:
         moved = sum(g.bytes_after for g in self.groups)
         return (
-            f"<Plan of {self.graph.name}: {len(self.groups)} groups, {len(self.kernels)} kernels, "
-            f"{moved:,} bytes, {self.predicted_us:.4g} µs>"
+            f"<Plan of {self.graph.name}: {count(len(self.groups), 'group')}, {count(len(self.kernels), 'kernel')}, "
+            f"{count(moved, 'byte')}, {self.predicted_us:.4g} µs>"
         )
 
     @cached_property

@@ -9,6 +9,7 @@ from rich.table import Table
 from fusebound.report import units
 from fusebound.report.layout import labelled, plain_table
 from fusebound.report.schema import Culprit, Figures, OutputError, Report
+from fusebound.words import count
 
 ERRORS_SHOWN = 6
 
@@ -93,7 +94,7 @@ def _verdict(e: OutputError) -> str:
 
 def _changes(e: OutputError) -> str:
     """Elements of another class than eager's that are allowed; a forbidden one is the verdict."""
-    return "; ".join(f"{c.kind}: {units.count(c.count, 'element')}" for c in e.changes if c.ok)
+    return "; ".join(f"{c.kind}: {count(c.count, 'element')}" for c in e.changes if c.ok)
 
 
 def _style(e: OutputError) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from fusebound.report import units
 from fusebound.report.layout import LEVEL_NAMES, arrow, plain_table
 from fusebound.report.schema import GroupRow, Report
+from fusebound.words import count
 
 OPERATORS_SHOWN = 6
 LIGHT = 0.01
@@ -93,7 +94,7 @@ def _cells(g: GroupRow, measured: bool) -> list[str]:
 def _total(report: Report, measured: bool) -> list[str]:
     return [
         "total",
-        f"{units.count(report.operators, 'operator')}, {units.count(report.kernels, 'kernel')}",
+        f"{count(report.operators, 'operator')}, {count(report.kernels, 'kernel')}",
         arrow(str(report.launches_before), str(report.launches_after)),
         arrow(units.size(report.bytes_before), units.size(report.bytes_after)),
         "",

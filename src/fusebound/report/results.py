@@ -12,6 +12,7 @@ from fusebound.report.schema import ClassChange, Culprit, Figures, OutputError, 
 from fusebound.verify import bisect, result
 from fusebound.verify.result import OutputCheck, VerifyResult
 from fusebound.verify.shapes import ShapeCheck
+from fusebound.words import count
 
 BELIEVED = 2.0
 """A measured time further than this factor from the predicted one is pointed out."""
@@ -102,7 +103,8 @@ def with_shapes(report: Report, found: Sequence[ShapeCheck]) -> Report:
     """Add what came of the boundary shapes and layouts: one line, and one for each that failed."""
     checked = [c for c in found if c.result is not None]
     refused = [c.variant for c in found if c.result is None]
-    lines = [f"{len(checked)} boundary shapes and layouts: {', '.join(c.variant for c in checked)}"]
+    number = count(len(checked), "boundary shape or layout", "boundary shapes and layouts")
+    lines = [f"{number}: {', '.join(c.variant for c in checked)}"]
     if refused:
         lines.append(f"refused by eager too: {', '.join(refused)}")
     lines += [

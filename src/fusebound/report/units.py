@@ -48,11 +48,6 @@ def error(x: float) -> str:
     return "0" if x == 0 else f"{x:.1e}"
 
 
-def count(n: int, noun: str) -> str:
-    """`1 kernel`, `3 kernels`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
 def _three(x: float) -> str:
     digits = 2 if abs(x) < 10 else 1 if abs(x) < 100 else 0
     return f"{x:.{digits}f}"

@@ -10,6 +10,7 @@ from fusebound.target.load import load_table
 from fusebound.target.machine import Machine, this_machine
 from fusebound.target.record import read_record
 from fusebound.target.target import Target
+from fusebound.words import count
 
 
 def host() -> Target:
@@ -25,7 +26,7 @@ def host() -> Target:
         return record.target
     return replace(
         scaled(record.target, threads),
-        source=f"{record.target.source}, scaled to {threads} threads",
+        source=f"{record.target.source}, scaled to {count(threads, 'thread')}",
     )
 
 
@@ -47,7 +48,7 @@ def estimate(machine: Machine, threads: int | None = None) -> Target:
     return replace(
         scaled(table, used),
         name="host",
-        source=f"estimated from {table.name} for {machine.model}, {used} threads; not calibrated",
+        source=f"estimated from {table.name} for {machine.model}, {count(used, 'thread')}; not calibrated",
         l1_bytes=machine.l1_bytes or table.l1_bytes,
         l2_bytes=machine.l2_bytes or table.l2_bytes,
         l3_bytes=machine.l3_bytes or table.l3_bytes,

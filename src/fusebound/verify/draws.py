@@ -21,6 +21,7 @@ from fusebound.capture.encode import words
 from fusebound.capture.lower.random import LARGEST
 from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.runtime.seed import draw_seed
+from fusebound.words import count
 
 _DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 _OPTIONS = ("dtype", "layout", "device", "pin_memory", "memory_format")
@@ -47,7 +48,7 @@ class CountedDraws(TorchDispatchMode):
         super().__exit__(kind, error, trace)
         if error is None and self._count != self._expected:
             raise RuntimeError(
-                f"the program draws {self._expected} times by counter, eager {self._count} times"
+                f"the program draws {count(self._expected, 'time')} by counter, eager {count(self._count, 'time')}"
             )
 
     def __torch_dispatch__(

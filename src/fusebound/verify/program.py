@@ -21,6 +21,7 @@ from fusebound.verify.extended import Extended, NoReference, split
 from fusebound.verify.held import NOTHING_HELD, Held, mutated
 from fusebound.verify.memory import Copies, keep, shared, strayed
 from fusebound.verify.oracle import Reference, reference
+from fusebound.words import count
 
 _SHAKES = 8
 _REFUSALS = ("E123", "E204")
@@ -193,7 +194,9 @@ class Program:
         self, eager: Outcome, fused: Outcome, exact: Reference, notes: tuple[str, ...], seed: Seed
     ) -> Comparison:
         if len(eager.outputs) != len(fused.outputs):
-            return Comparison(faults=(f"{len(fused.outputs)} outputs where eager has {len(eager.outputs)}",))
+            return Comparison(
+                faults=(f"{count(len(fused.outputs), 'output')} where eager has {len(eager.outputs)}",)
+            )
         comparer = Comparer(cache(lambda: self._shaken(seed)), self.held)
         comparer.faults += fused.faults
         for i, (mine, theirs) in enumerate(zip(fused.shared, eager.shared, strict=True)):

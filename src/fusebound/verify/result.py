@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusebound.verify.classes import ClassChange
+from fusebound.words import count
 
 VERDICTS = ("equal", "nearer fp64", "as eager", "within τ", "worse", "class changed")
 """From best to worst; the last two fail."""
@@ -109,8 +110,7 @@ class VerifyResult:
     def counts(self) -> str:
         """How many checks on how many sets of values, and how many of them ended with each verdict."""
         ends = ", ".join(f"{n} {v}" for v, n in self.verdicts.items())
-        checks, sets = len(self.checks), len(self.sets)
-        return f"{checks} check{'s' * (checks != 1)} on {sets} set{'s' * (sets != 1)} of values: {ends}"
+        return f"{count(len(self.checks), 'check')} on {count(len(self.sets), 'set')} of values: {ends}"
 
     def summary(self) -> str:
         """One line for a person: the counts and every failure."""

@@ -17,6 +17,7 @@ from fusebound.analysis.numerics import MAX_SLACK, ROUNDING, rms_limit
 from fusebound.analysis.tau import Tau
 from fusebound.verify.classes import GAINED
 from fusebound.verify.errors import Errors, Part, saturated, step
+from fusebound.words import count
 
 NEARER = 0.9
 """Share of eager's rms error below which the fused result is called nearer, not merely as near."""
@@ -63,7 +64,7 @@ def rule(
             return Ruling("worse", complaint)
     whole = errors.whole
     nearer = any(c.kind == GAINED for c in errors.changes) or (whole.fused.norm < NEARER * whole.eager.norm)
-    on_jump = f"{errors.jumps} elements lie on a jump of the program" if errors.jumps else ""
+    on_jump = f"{count(errors.jumps, 'element')} on a jump of the program" if errors.jumps else ""
     return Ruling("nearer fp64" if nearer else "as eager", on_jump)
 
 
@@ -76,7 +77,7 @@ def share(errors: Errors) -> float:
 
 def _as_eager(errors: Errors, transcendentals: int) -> Ruling:
     if errors.jumps and not transcendentals:
-        return Ruling("worse", f"{errors.jumps} elements are not eager's, on a jump")
+        return Ruling("worse", f"{count(errors.jumps, 'element')} unlike eager's, on a jump")
     gained = [c for c in errors.changes if c.kind == GAINED]
     if gained and not transcendentals:
         return Ruling("class changed", str(gained[0]))

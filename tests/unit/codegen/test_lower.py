@@ -12,9 +12,9 @@ from fusebound.ir.builder import Builder
 from fusebound.ir.graph import Graph
 
 SOFTMAX = """\
-kernel k(in x: float32, out f.6: float32)  # 1 tiles, 16 lanes
+kernel k(in x: float32, out f.6: float32)  # 1 tile, 16 lanes
   scratch s0: float32[40]
-  parallel i0 in 0:3 by 3  # 1 tiles
+  parallel i0 in 0:3 by 3  # 1 tile
     for i0 in block of 0:3
       pass a1 = amax<float32>
         vector for i1 in 0:40

@@ -131,7 +131,7 @@ def test_groups_of_views_alone_are_no_difference() -> None:
 def test_the_repr_is_one_line() -> None:
     p = plan(chain(), target=CPU, expected_calls=10**6)
     size = 4096 * 2048 * 4
-    assert repr(p).startswith(f"<Plan of chain: 1 groups, 1 kernels, {3 * size:,} bytes, ")
+    assert repr(p).startswith(f"<Plan of chain: 1 group, 1 kernel, {3 * size:,} bytes, ")
     assert repr(p.why("add", "mul")).startswith("<Why add (model.py:1) + mul (model.py:2): one kernel passes")
     assert "\n" not in repr(p) + repr(p.why("add", "mul"))
 

@@ -212,5 +212,5 @@ def test_a_function_that_sets_the_generator_is_refused(fn: Callable[..., Any]) -
 
 
 def test_numbers_that_differ_are_an_error_of_the_comparison() -> None:
-    with pytest.raises(RuntimeError, match="2 times by counter, eager 1 times"), CountedDraws(2):
+    with pytest.raises(RuntimeError, match="2 times by counter, eager 1 time"), CountedDraws(2):
         torch.rand(3)

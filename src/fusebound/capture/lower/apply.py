@@ -15,6 +15,7 @@ from fusebound.ir.builder import Builder
 from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.ir.graph import Node, Value
 from fusebound.ir.ops import OPS, OpClass
+from fusebound.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def check_supported(traced: Iterable[Any]) -> None:
 def _check_results(found: Sequence[T], wanted: Sequence[Value]) -> None:
     """A lowering that disagrees with the framework about a shape or type is not used."""
     if len(found) != len(wanted):
-        raise Unlowered(f"the lowering gives {len(found)} results, the framework {len(wanted)}")
+        raise Unlowered(f"the lowering gives {count(len(found), 'result')}, the framework {len(wanted)}")
     for t, v in zip(found, wanted, strict=True):
         if t.value.shape != v.shape or t.value.dtype != v.dtype:
             raise Unlowered(
