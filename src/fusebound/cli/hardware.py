@@ -10,10 +10,12 @@ import click
 
 from fusebound.cli.options import OUTPUT, Options, with_options
 from fusebound.cli.output import emit
+from fusebound.cli.session import HOST
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fusebound.target.record import Record
     from fusebound.target.target import Target
 
 
@@ -50,13 +52,16 @@ def _list(console: Console, header: tuple[str, ...], rows: Sequence[tuple[object
 
 
 @command.command("show")
-@click.argument("name", default="host")
+@click.argument("name", default=HOST)
 @with_options(OUTPUT)
 def show(options: Options, name: str) -> None:
     """Show every figure of a target (`host` by default), with its unit."""
     from fusebound.target import get
+    from fusebound.target.record import read_record
 
     _emit(options, get(name))
+    if name == HOST:
+        _warn(read_record())
 
 
 @command.command("calibrate")
@@ -71,8 +76,20 @@ def calibrate_(options: Options, quick: bool) -> None:
     if options.threads:
         set_threads(options.threads)
     with Phases()("calibrate"):
-        target = calibrate(quick=quick)
-    _emit(options, target)
+        record = calibrate(quick=quick)
+    _emit(options, record.target)
+    _warn(record)
+
+
+def _warn(record: Record | None) -> None:
+    """Say, as talk, why the figures may not be this machine's."""
+    doubts = record.doubts if record else ()
+    for doubt in doubts:
+        click.echo(f"warning: {doubt}", err=True)
+    if doubts:
+        click.echo(
+            "`fusebound hardware calibrate` measures anew; leave the machine alone meanwhile", err=True
+        )
 
 
 def _emit(options: Options, target: Target) -> None:

@@ -157,7 +157,9 @@ class Session:
 
         self.phases.say("no calibration record of this machine: a quick one first, a few seconds")
         with self.phases("calibrate"):
-            calibrate(quick=True)
+            record = calibrate(quick=True)
+        for doubt in record.doubts:
+            self.phases.say(f"warning: {doubt}")
         del self.target
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -18,7 +18,7 @@ from fusebound.measure.costs import (
     reused_call,
     with_threads,
 )
-from fusebound.measure.environment import versions
+from fusebound.measure.environment import busy, versions
 from fusebound.measure.probes import CHAINS, Probe, Probes, aligned, probes
 from fusebound.measure.statistics import Samples
 from fusebound.measure.timer import interleave
@@ -39,7 +39,7 @@ _QUICK, _FULL = 40, 400
 """Rounds. Capabilities are taken from the fastest tenth, so that other work on the machine does not show."""
 
 _NOISY = 0.5
-"""Spread of a figure above which the record says so."""
+"""Spread of a figure above which it is doubted."""
 
 
 _CROWDED = 20
@@ -54,18 +54,19 @@ class Figure:
     spread: float
 
 
-def calibrate(quick: bool = False) -> Target:
-    """Measure this machine, store the record in the cache directory and return the calibrated target.
+def calibrate(quick: bool = False) -> Record:
+    """Measure this machine, store the record in the cache directory and return it.
 
     A few seconds with `quick`, below a minute without. Bandwidths count bytes read plus written, all threads.
     """
     record = measure_record(quick)
     write_record(record)
-    return record.target
+    return record
 
 
 def measure_record(quick: bool) -> Record:
     """The record of this machine, measured now and not stored."""
+    load = busy()
     rounds = _QUICK if quick else _FULL
     machine = this_machine()
     base = estimate(machine, torch.get_num_threads())
@@ -73,9 +74,11 @@ def measure_record(quick: bool) -> Record:
     figures["compile_us"] = _compile(base, rounds)
     rates, crowded = _throughput(base, rounds)
     figures |= _ordered(rates)
+    doubts = tuple(_doubts(figures, crowded, load))
+    facts = ("quick" if quick else "full", count(rounds, "round"), count(base.threads, "thread"))
     target = replace(
         base,
-        source=_source(figures, quick, rounds, base.threads, crowded),
+        source=f"calibrated ({', '.join((*facts, *(['doubtful'] if doubts else [])))})",
         calibrated=True,
         **{name: f.value for name, f in figures.items()},
     )
@@ -89,17 +92,19 @@ def measure_record(quick: bool) -> Record:
         runs=rounds,
         versions=tuple(versions().items()),
         spread=tuple((name, round(f.spread, 4)) for name, f in figures.items()),
+        doubts=doubts,
     )
 
 
-def _source(figures: dict[str, Figure], quick: bool, rounds: int, threads: int, crowded: bool) -> str:
-    parts = ["quick" if quick else "full", count(rounds, "round"), count(threads, "thread")]
+def _doubts(figures: dict[str, Figure], crowded: bool, load: float | None) -> Iterator[str]:
+    """What speaks against the figures; `load` is the load average of a machine that was busy before."""
+    if load is not None:
+        yield f"load average {load:.1f} on {count(this_machine().cores, 'core')} at the start: other work ran beside"
     if crowded:
-        parts.append("other work kept the cores busy: measured on one thread and scaled")
-    noisy = [name for name, f in figures.items() if f.spread > _NOISY]
+        yield "other work kept the cores busy: measured on one thread and scaled"
+    noisy = [f"{name} {f.spread:.0%}" for name, f in figures.items() if f.spread > _NOISY]
     if noisy:
-        parts.append(f"noisy: {' '.join(noisy)}")
-    return f"calibrated ({', '.join(parts)})"
+        yield f"spread above {_NOISY:.0%} of the median: {', '.join(noisy)}"
 
 
 def _throughput(base: Target, rounds: int) -> tuple[dict[str, Figure], bool]:

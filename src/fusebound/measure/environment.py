@@ -57,7 +57,7 @@ def describe() -> dict[str, Any]:
         "load": _load(),
         "virtual_machine": "hypervisor" in machine.features,
         "container": in_container(),
-        "calibrated": f"{record.mode}, {record.date}" if record else "",
+        "calibrated": f"{record.mode}, {record.date}{', doubtful' * bool(record.doubts)}" if record else "",
         "settings": {env: _setting(name) for name, env, _, _ in knobs()},
         "noise": list(noise()),
     }
@@ -67,9 +67,7 @@ def noise() -> tuple[str, ...]:
     """What makes timings noisy on this machine at this moment, one sentence each."""
     machine = this_machine()
     found: list[str] = []
-    load = _load()
-    # This process itself counts as one.
-    if load is not None and load > 1.2:
+    if (load := busy()) is not None:
         found.append(f"load average {load:.1f} on {count(machine.cores, 'core')}: other work runs beside")
     governor = _read(_GOVERNOR)
     if governor and governor != "performance":
@@ -90,6 +88,12 @@ def noise() -> tuple[str, ...]:
     if "always" not in _chosen(_read(_HUGE_PAGES)):
         found.append("no transparent huge pages by default: fresh memory costs a fault every 4 KiB")
     return tuple(found)
+
+
+def busy() -> float | None:
+    """The load average where more runs than this process, which counts as one, and a tenth of the cores; else None."""
+    load = _load()
+    return load if load is not None and load > 1 + this_machine().cores / 10 else None
 
 
 def crowded() -> tuple[str, ...]:

@@ -20,7 +20,8 @@ FORMAT = "fusebound.calibration/1"
 @dataclass(frozen=True, slots=True)
 class Record:
     """One calibration. `spread` is each figure's interquartile range over its median, `runs` counts rounds,
-    `mode` is "quick" or "full", `date` is ISO 8601 in UTC, `versions` names the software measured."""
+    `mode` is "quick" or "full", `date` is ISO 8601 in UTC, `versions` names the software measured. `doubts` says why
+    its figures may not be what the machine can do, a sentence each."""
 
     target: Target
     fingerprint: str
@@ -31,6 +32,7 @@ class Record:
     runs: int
     versions: tuple[tuple[str, str], ...]
     spread: tuple[tuple[str, float], ...]
+    doubts: tuple[str, ...] = ()
 
     def dump(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -63,6 +65,7 @@ def load_record(text: str, *, where: str) -> Record:
             runs=int(data["runs"]),
             versions=tuple((str(k), str(v)) for k, v in dict(data["versions"]).items()),
             spread=tuple((str(k), float(v)) for k, v in dict(data["spread"]).items()),
+            doubts=tuple(str(d) for d in data.get("doubts", ())),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as why:
         raise FormatError(f"damaged calibration record: {why!r}", where=where) from None

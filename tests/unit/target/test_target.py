@@ -84,7 +84,16 @@ def test_fingerprints_tell_machines_apart() -> None:
 def a_record(fingerprint: str) -> Record:
     target = replace(get("cpu-avx2"), name="host", calibrated=True, dram_bandwidth=12345.0)
     return Record(
-        target, fingerprint, "m", 2, "2026-01-01T00:00:00Z", "quick", 5, (("torch", "2"),), (("x", 0.1),)
+        target,
+        fingerprint,
+        "m",
+        2,
+        "2026-01-01T00:00:00Z",
+        "quick",
+        5,
+        (("torch", "2"),),
+        (("x", 0.1),),
+        ("noise",),
     )
 
 
@@ -116,7 +125,14 @@ def test_another_machine_s_or_a_damaged_record_is_not_used() -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [{"format": "x"}, {"target": {}}, {"runs": "many"}, {"spread": 3}, {"target": {"name": 1}}],
+    [
+        {"format": "x"},
+        {"target": {}},
+        {"runs": "many"},
+        {"spread": 3},
+        {"doubts": 3},
+        {"target": {"name": 1}},
+    ],
 )
 def test_a_damaged_record_is_located(damage: dict[str, object]) -> None:
     text = json.dumps(a_record("f").dump() | damage)
