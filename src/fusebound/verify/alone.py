@@ -5,6 +5,8 @@ So eager's own spread over the draws is measured, as the mean m and the deviatio
 ULP at the rms of the draw, and a draw is worse where
 
     rms(fused − fp64) > max(1.25 · max(rms(eager − fp64), exp(m + 6·s) ULP), 2 ULP)
+
+unless the program's own sensitivity explains as much (`Errors.explained`).
 """
 
 from __future__ import annotations
@@ -16,8 +18,6 @@ from statistics import fmean, pstdev
 from fusebound.analysis.numerics import rms_limit
 from fusebound.verify.errors import Errors
 
-FEWEST = 32
-"""Elements below which the error of one draw says nothing."""
 DRAWS = 8
 """Draws below which their spread is not known."""
 DEVIATIONS = 6
@@ -27,16 +27,17 @@ _ANY = 700.0
 
 def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
     """The largest error of a draw as a share of what it may be, and in words; 0 where too few draws say anything."""
-    judged = [e for e in draws if e.dtype.is_floating_point and e.whole.count >= FEWEST]
+    judged = [e for e in draws if e.dtype.is_floating_point and e.whole.count]
     if len(judged) < DRAWS:
         return 0.0, ""
-    pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager)) for e in judged]
-    logs = [math.log(eager) for _, eager in pairs if eager]
+    pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager), e.explained) for e in judged]
+    logs = [math.log(eager) for _, eager, _ in pairs if eager]
     usual = math.exp(min(fmean(logs) + DEVIATIONS * pstdev(logs), _ANY)) if logs else 0.0
     most, text = 0.0, ""
-    for fused, eager in pairs:
+    for fused, eager, explained in pairs:
         limit = rms_limit(max(eager, usual), ulp=1)
-        if fused > most * limit:
-            most = fused / limit
+        part = min(fused / limit, 1.0) if explained else fused / limit
+        if part > most:
+            most = part
             text = f"rms error {fused:.3g} ULP on one draw, eager {eager:.3g}, limit {limit:.3g}"
     return most, text

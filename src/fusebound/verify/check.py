@@ -162,7 +162,7 @@ class _Judge:
                 break
             draw = self._draw(LIKE, number, self._program)
             if draw is not None and coverage.missed(exe) != before:
-                self._checks.extend(self._judged(LIKE, [draw], self._program)[0])
+                self._checks.extend(self._settled(LIKE, [draw], self._program))
         self._notes.update({f"{name} ran on none of these values": None for name in coverage.missed(exe)})
 
     def _compared(self, kind: str, program: Program) -> list[OutputCheck]:
@@ -173,6 +173,10 @@ class _Judge:
         few = _PLACES if kind in RARE else _SMALL
         small = kind != GIVEN and any(c.numel < few for c in draws[0].outputs)
         draws += [self._draw(kind, i, program) for i in range(1, DRAWS)] if small else []
+        return self._settled(kind, draws, program)
+
+    def _settled(self, kind: str, draws: list[Comparison | None], program: Program) -> list[OutputCheck]:
+        """The verdicts over these draws, and over further ones while they may change a verdict."""
         checks, unsettled = self._judged(kind, draws, program)
         more = LIKE if kind == GIVEN else kind
         while unsettled and len(draws) < MOST:
@@ -224,7 +228,9 @@ class _Judge:
     def _alike(self, eager: Outcome, moved: Outcome, seed: int) -> bool:
         """Whether the layout of the arguments changes nothing for eager itself but roundings."""
         found = self._program.judge(eager, moved.laid_like(eager), seed)
-        return not (found.raised or found.faults) and all(rule(o.errors).ok for o in found.outputs)
+        return not (found.raised or found.faults) and all(
+            rule(e).ok or (e.explained and not e.forbidden) for e in (o.errors for o in found.outputs)
+        )
 
     def _take(self, found: Comparison, kind: str) -> None:
         """Keep what belongs to no output."""

@@ -98,7 +98,8 @@ class Part:
 class Errors:
     """Errors of one output of type `dtype`. `changes` are elements whose class (or integer value) is not eager's;
     `tau_share` is the distance from eager as a share of what a τ allows. `jumps` elements lie on a jump (`jumps.py`)
-    and are left out of all else."""
+    and are left out of all else. `explained`: where fused breaks the rule, its errors are within what moving the
+    program's intermediates by an ULP does, as another order of evaluation might."""
 
     dtype: torch.dtype
     parts: tuple[Part, ...]
@@ -106,6 +107,7 @@ class Errors:
     changes: tuple[ClassChange, ...] = ()
     tau_share: float = 0.0
     jumps: int = 0
+    explained: bool = True
 
     @property
     def whole(self) -> Part:
@@ -138,6 +140,7 @@ class Errors:
             classes.merged(self.changes, other.changes),
             max(self.tau_share, other.tau_share),
             self.jumps + other.jumps,
+            self.explained and other.explained,
         )
 
 

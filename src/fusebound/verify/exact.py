@@ -4,11 +4,14 @@ a tie."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.utils._pytree import tree_leaves
 
 _TRANSCENDENTAL = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh atan2
@@ -32,6 +35,9 @@ _MOVES = """
     detach alias flip roll cat stack to _to_copy type_as floor_divide floor_divide_ detach_ movedim unflatten
 """
 """Operators without a tag of `torch.Tag` of which each value is a valid operand."""
+_SUMS = ("sum", "nansum", "mean")
+_DIGITS = 53
+"""Binary digits of a float64."""
 
 
 def transcendentals(program: ExportedProgram) -> int:
@@ -59,6 +65,33 @@ def rounds(target: object) -> bool:
         return False
     takes_tensor = any("Tensor" in str(a.type) for a in target._schema.arguments)
     return takes_tensor and _name(target) not in _EXACT.split()
+
+
+def selects(args: Sequence[Any], result: torch.Tensor) -> bool:
+    """Whether all values of a result stand among those of its operands, or are 0 or not finite: a maximum, a pooling, a
+    median is rounded nowhere."""
+    given = [a for a in tree_leaves(args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
+    if not given:
+        return False
+    known = torch.cat([a.reshape(-1).to(result.dtype) for a in given])
+    return bool((torch.isin(result, known) | (result == 0) | ~result.isfinite()).all())
+
+
+def adds_exactly(op: OpOverload, args: Sequence[Any], dtype: torch.dtype | None) -> bool:
+    """Whether a sum has no rounding in any order: its terms, of the user's type `dtype`, are multiples of one number q,
+    and their sizes add up to what that type holds in units of q."""
+    if _name(op) not in _SUMS or dtype is None or not isinstance(x := args[0], torch.Tensor):
+        return False
+    if not x.is_floating_point() or not dtype.is_floating_point:
+        return not x.is_floating_point()
+    terms = x[x != 0].to(torch.float64)
+    if not terms.numel() or not bool(terms.isfinite().all()):
+        return not terms.numel()
+    fraction, exponent = torch.frexp(terms)
+    digits = torch.ldexp(fraction, torch.tensor(_DIGITS)).to(torch.int64)
+    lowest = exponent - _DIGITS + (digits & -digits).to(torch.float64).log2().to(exponent.dtype)
+    unit = math.ldexp(1.0, int(lowest.min()))
+    return float(terms.abs().sum()) <= 2 / torch.finfo(dtype).eps * unit
 
 
 def _name(op: OpOverload) -> str:

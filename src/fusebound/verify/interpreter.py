@@ -13,7 +13,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils import _pytree as pytree
 
 from fusebound.capture.draws import argument, switched_off
-from fusebound.verify.exact import discontinuous, rounds
+from fusebound.verify.exact import adds_exactly, discontinuous, rounds, selects
 from fusebound.verify.extrema import IEEE
 
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
@@ -83,36 +83,37 @@ class WideInterpreter(torch.fx.Interpreter):
             return super().run_node(n)
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if isinstance(n.target, OpOverload):
-            result = self._operator(n, n.target, self._reordered(n, n.target, args), kwargs)
+            result = self._operator(n, n.target, args, kwargs)
+            if self._jitter is not None:
+                result = self._shaken(n, n.target, args, kwargs, result)
         elif isinstance(n.target, HigherOrderOperator):
             result = self._higher_order(n.target, args)
         else:
             result = super().run_node(n)
-        result = pytree.tree_map_only(torch.Tensor, _wide, result)
-        return self._moved(n, result) if self._jitter is not None else result
+        return pytree.tree_map_only(torch.Tensor, _wide, result)
 
-    def _moved(self, n: torch.fx.Node, result: Any) -> Any:
-        """A result that the user's type rounds, up to two ULP off."""
+    def _shaken(self, n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any, result: Any) -> Any:
+        """A result as another order of evaluation might have it: up to two ULP off where it is rounded, and the terms
+        of a reduction so far off too, which changes much where they cancel."""
         dtype = user_dtype(n)
-        if dtype is None or not dtype.is_floating_point or not rounds(n.target):
+        if dtype is None or not dtype.is_floating_point or not rounds(op):
             return result
-        assert isinstance(n.target, OpOverload)
-        moved = self._noisy(result, dtype)
-        if torch.Tag.pointwise not in n.target.tags:
-            return moved
-        return torch.where(result.to(dtype).to(result.dtype) == result, result, moved)
-
-    def _reordered(self, n: torch.fx.Node, op: OpOverload, args: Any) -> Any:
-        """The operands of a reduction up to two ULP off: as much as another order of its sum may change it, which is
-        much where the terms cancel."""
-        if self._jitter is None or torch.Tag.reduction not in op.tags or not rounds(op):
-            return args
-        dtype = user_dtype(n.args[0])
-        if dtype is None or not dtype.is_floating_point:
-            return args
-        return (self._noisy(args[0], dtype), *args[1:])
+        one_rounding = torch.Tag.pointwise in op.tags
+        if not one_rounding:
+            if selects(args, result):
+                return result
+            one_rounding = adds_exactly(op, args, user_dtype(n.args[0]))
+        if one_rounding:
+            return torch.where(
+                result.to(dtype).to(result.dtype) == result, result, self._noisy(result, dtype)
+            )
+        if torch.Tag.reduction in op.tags and (terms := user_dtype(n.args[0])) is not None:
+            result = self._operator(n, op, (self._noisy(args[0], terms), *args[1:]), kwargs)
+        return self._noisy(_wide(result), dtype)
 
     def _noisy(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if not dtype.is_floating_point:
+            return x
         noise = torch.rand(x.shape, generator=self._jitter, dtype=torch.float64) * 2 - 1
         return x * (1 + 2 * torch.finfo(dtype).eps * noise)
 

@@ -34,8 +34,8 @@ def rule_on_draws(
     if ruling.ok:
         few = len(draws) >= DRAWS and whole.whole.count < _KNOWN
         return ruling, few and max(single, share(whole)) > _ALMOST
-    if len(draws) < FEWEST:
-        return ruling, True
+    if not whole.explained or len(draws) < FEWEST:
+        return ruling, len(draws) < FEWEST
     if is_significant(draws):
-        return ruling, False
-    return Ruling("as eager", f"{ruling.detail}, but eager is as often the worse one"), True
+        return ruling, True
+    return Ruling("as eager", f"{ruling.detail}: by luck, eager is as often the worse one"), True

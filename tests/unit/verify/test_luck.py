@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from tests.unit.verify.test_alone import draw
 
@@ -10,15 +13,24 @@ from fusebound.verify.check import verify
 from fusebound.verify.luck import is_significant
 
 
-def test_what_is_worse_as_often_as_eager_is_luck() -> None:
-    assert not is_significant([draw(9, 4), draw(4, 9)] * 16)
-    assert is_significant([draw(5, 4)] * 24 + [draw(4, 5)] * 8)
+@pytest.mark.parametrize(("most", "least"), [(9, 4), (3, 1), (5, 2), (6, 5)])
+@pytest.mark.parametrize("count", [8, 16, 32])
+def test_what_is_worse_as_often_as_eager_is_luck(most: float, least: float, count: int) -> None:
+    pair = [draw(most, least), draw(least, most)]
+    assert not is_significant(pair * count)
+    assert not is_significant(pair[:1] * count + pair[1:] * count)
+    assert not is_significant(pair[1:] * count + pair[:1] * count)
+
+
+def test_what_is_worse_more_often_than_chance_has_it_is_none() -> None:
+    assert is_significant([draw(5, 4)] * 48 + [draw(4, 5)] * 16)
     assert is_significant([draw(9, 4)] * 14 + [draw(4, 4)] * 20)
-
-
-def test_few_draws_show_nothing() -> None:
-    assert not is_significant([draw(9, 4)] * 8 + [draw(4, 4)] * 8)
+    assert not is_significant([draw(9, 4)] * 13 + [draw(4, 4)] * 20)
     assert not is_significant([])
+
+
+def test_draws_of_different_sizes_have_other_parts() -> None:
+    assert is_significant([draw(9, 4, count=8), draw(9, 4, count=512)] * 8)
 
 
 def share(x: torch.Tensor) -> torch.Tensor:
@@ -32,3 +44,38 @@ def test_the_reciprocal_of_a_sum_near_zero_is_judged_by_many_draws() -> None:
     sets = ("like", "tiny", "zeros", "peaks")
     assert verify(lambda x: x / x.flip(0).sum(0), captured, (x,), sets=sets).ok
     assert not verify(lambda x: x / x.bfloat16().sum(0), captured, (x,), sets=sets).ok
+
+
+GIVEN = torch.randn(64, 8, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize(
+    ("fn", "fault"),
+    [
+        (lambda x: x.square().mean(), lambda x, y: y * 1000),
+        (lambda x: (x * 2).clamp(max=2.5).sum(), lambda x, y: (x * 2).sum()),
+        (lambda x: (x.bfloat16() * 1.3).clamp(max=2.5), lambda x, y: x.bfloat16() * 1.3),
+        (lambda x: x.exp() + 1, lambda x, y: y.index_fill(0, torch.tensor([3]), 2.0)),
+    ],
+)
+def test_no_size_of_error_on_few_draws_is_luck(fn: Any, fault: Any) -> None:
+    """The program's own sensitivity says how far luck goes."""
+    captured = capture(fn, (GIVEN,))
+
+    def faulty(x: torch.Tensor) -> torch.Tensor:
+        return fault(x, fn(x)) if torch.equal(x, GIVEN) else fn(x)
+
+    assert not verify(faulty, captured, (GIVEN,), sets=("given", "like")).ok
+
+
+def test_a_fault_where_the_size_depends_on_the_data() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0] * 1.5
+
+    def faulty(x: torch.Tensor) -> torch.Tensor:
+        y = fn(x)
+        y[0] *= 1.05
+        return y
+
+    x = torch.randn(128).bfloat16()
+    assert not verify(faulty, capture(fn, (x,)), (x,), sets=("given", "like")).ok
