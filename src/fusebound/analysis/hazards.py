@@ -94,7 +94,7 @@ class _Reads:
     """A walk from a written point back to every point of `target` that it needs.
 
     Variables from `len(shape)` on belong to reductions: their whole row is read before any of it is written,
-    so that an axis they run over does not count as moved.
+    so that an axis that they alone run over does not count as moved.
     """
 
     g: Graph
@@ -173,11 +173,11 @@ class _Reads:
         return True
 
     def _elsewhere(self, index: Index, written: Index) -> bool:
-        rank = len(written)
-        return any(
-            e != w and self.g.values[self.target].shape[k] != 1 and not any(v >= rank for v in e.vars)
-            for k, (e, w) in enumerate(zip(index, written, strict=True))
-        )
+        """Whether a read lies at another point along an axis, or may: a reduction's variable beside one of the written
+        point's (`x.view(-1, 2).sum(1)`) leads out of the row."""
+        rank, shape = len(written), self.g.values[self.target].shape
+        axes = zip(index, written, shape, strict=True)
+        return any(e != w and n != 1 and not (e.vars and min(e.vars) >= rank) for e, w, n in axes)
 
 
 def _waw(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard | None:

@@ -6,7 +6,8 @@ ULP at the rms of the draw, and a draw is worse where
 
     rms(fused − fp64) > max(1.25 · max(rms(eager − fp64), exp(m + 6·s) ULP), 2 ULP)
 
-unless the program's own sensitivity explains as much (`Errors.explained`).
+unless it has few elements, whose errors spread most widely, and the program's own sensitivity explains as much
+(`Errors.explained`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from fusebound.verify.errors import Errors
 
 DRAWS = 8
 """Draws below which their spread is not known."""
+FEW = 32
+"""Elements below which the spread of a rounding error is too wide to say alone what is a fault."""
 DEVIATIONS = 6
 _ANY = 700.0
 """Logarithm of an error that is as good as any: its exponential is a float64 still."""
@@ -30,7 +33,10 @@ def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
     judged = [e for e in draws if e.dtype.is_floating_point and e.whole.count]
     if len(judged) < DRAWS:
         return 0.0, ""
-    pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager), e.explained) for e in judged]
+    pairs = [
+        (e.in_steps(e.whole.fused), e.in_steps(e.whole.eager), e.explained and e.whole.count < FEW)
+        for e in judged
+    ]
     logs = [math.log(eager) for _, eager, _ in pairs if eager]
     usual = math.exp(min(fmean(logs) + DEVIATIONS * pstdev(logs), _ANY)) if logs else 0.0
     most, text = 0.0, ""

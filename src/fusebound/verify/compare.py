@@ -16,7 +16,7 @@ from fusebound.verify.jumps import on_jump
 from fusebound.verify.oracle import Reference
 from fusebound.verify.tolerance import rule
 
-_REACH = 4.0
+_REACH = 2.0
 """How many times as far off as eight moved references a result may be by roundings: they are a sample."""
 Pick = Callable[[Reference], Any]
 """Finds the value in question in a reference."""

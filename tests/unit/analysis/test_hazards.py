@@ -76,6 +76,16 @@ def transposed() -> Graph:
     return s.done(mutations=(Mutation(x, s.op("add_", "add", x, t)),))
 
 
+def halved() -> Graph:
+    """x[:32].copy_(x.view(32, 2).amax(1)): pairs of elements, of which one is another point's."""
+    s = Sketch()
+    x = s.input("x", 64)
+    pairs = s.view("pairs", "reshape", x, (2, 1), shape=(32, 2))
+    m = s.op("amax", "amax", pairs, kind="reduce", axes=(1,))
+    z = s.op("slice_scatter", "slice_scatter", x, m, kind="move", dim=0, start=0, step=1)
+    return s.done(mutations=(Mutation(x, z),))
+
+
 def elementwise() -> Graph:
     """x.mul_(y).add_(x)"""
     s = Sketch()
@@ -86,7 +96,7 @@ def elementwise() -> Graph:
 
 @pytest.mark.parametrize(
     ("make", "how"),
-    [(shifted, "[i0 + -1]"), (flipped, "[-1*i0 + 63]"), (transposed, "[i1, i0]")],
+    [(shifted, "[i0 + -1]"), (flipped, "[-1*i0 + 63]"), (transposed, "[i1, i0]"), (halved, "[2*i0 + i1]")],
 )
 def test_reads_at_other_points_than_the_written_one(make, how: str) -> None:
     g = make()

@@ -38,7 +38,9 @@ def test_eager_s_luck_on_one_draw_is_no_fault() -> None:
 
 def test_few_draws_say_nothing_and_what_roundings_explain_is_no_fault() -> None:
     assert worst_draw([draw(8, 4)] * 7) == (0.0, "")
-    assert worst_draw([draw(4, 4)] * 15 + [draw(8, 4, explained=True)])[0] == 1
+    assert worst_draw([draw(4, 4, 16)] * 15 + [draw(8, 4, 16)])[0] > 1
+    assert worst_draw([draw(4, 4, 16)] * 15 + [draw(8, 4, 16, explained=True)])[0] == 1
+    assert worst_draw([draw(4, 4)] * 15 + [draw(8, 4, explained=True)])[0] > 1
 
 
 def centred(x: torch.Tensor) -> torch.Tensor:
