@@ -29,6 +29,9 @@ def same(got: torch.Tensor, want: float) -> bool:
 
 
 POINTWISE: list[tuple[str, Callable[..., torch.Tensor], tuple[float, ...], float]] = [
+    ("soft shrinking", torch.nn.functional.softshrink, (-0.25,), 0.0),
+    ("soft shrinking of a zero", torch.nn.functional.softshrink, (-0.0,), 0.0),
+    ("hard shrinking", torch.nn.functional.hardshrink, (-0.25,), 0.0),
     ("maximum of NaN", torch.maximum, (NAN, 1.0), NAN),
     ("maximum with NaN", torch.maximum, (1.0, NAN), NAN),
     ("minimum of NaN", torch.minimum, (NAN, -INF), NAN),
@@ -84,6 +87,29 @@ def test_elements(fn: Callable[..., torch.Tensor], given: tuple[float, ...], wan
     got = compiled(*(torch.full((33,), v) for v in given))  # two vectors and a tail
     assert compiled.executable is not None and len(compiled.executable.kernels) == 1
     assert same(got, want), (got, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_a_mean_that_is_updated_value_by_value_holds_no_infinity(dtype: torch.dtype) -> None:
+    """As in eager, where the infinity is not the last of its row; a plain mean and the batch's hold it."""
+
+    def means(x: torch.Tensor) -> list[torch.Tensor]:
+        x = x.neg()
+        return [
+            *(torch.var_mean(x, -1, correction=k)[1] for k in (0, 1, 2)), torch.std_mean(x, (1, 2))[1],
+            torch.native_layer_norm(x, [33], None, None, 1e-5)[1],
+            torch.native_group_norm(x, None, None, 3, 4, 33, 2, 1e-5)[1],
+            torch.var_mean(x[..., :1], -1, correction=0)[1], x.mean(-1), x.amax(-1),
+            torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[1],
+        ]  # fmt: skip
+
+    x = rand(3, 4, 33).to(dtype)
+    x[0, 1, 5], x[1, 0, 0], x[1, 2, 20] = INF, -INF, INF
+    compiled = fused(means)  # type: ignore[arg-type]
+    for got, want in zip(compiled(x), means(x), strict=True):
+        assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got == INF, want == INF)
+        assert torch.equal(got == -INF, want == -INF)
+    assert compiled.executable is not None and compiled.executable.kernels
 
 
 @pytest.mark.parametrize("at", [0, 16, 32])

@@ -20,12 +20,13 @@ from fusebound.capture.lower import LOWERINGS, Unlowered
 from fusebound.capture.replay import resolve
 
 Op = torch._ops.OpOverload
+AUTOGRAD = torch._C.DispatchKey.Autograd
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """Functional, composites whole; those without a lowering are taken apart if that gives known pieces."""
     composites = preservable(_operators(program)) | _known_composites()
-    with looking_only_at(composites), eager_draws():
+    with looking_only_at(composites), our_rules(), eager_draws():
         functional = program.run_decompositions(dict(DROPOUT))
         unknown = {op for op in _operators(functional) if _is_unknown_composite(op)}
         if not unknown:
@@ -98,6 +99,21 @@ def eager_draws() -> Iterator[None]:
         op._dispatch_cache.clear()
 
 
+@contextlib.contextmanager
+def our_rules() -> Iterator[None]:
+    """Keep operators with a lowering from being taken apart by a definition in Python that the framework has registered
+    for their autograd (`softshrink`, `hardshrink`), by other formulas than their kernels'; no table has these either."""
+    held = [(op, op.py_kernels.pop(AUTOGRAD)) for op in _lowered() if AUTOGRAD in op.py_kernels]
+    for op, _ in held:
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernel in held:
+            op.py_kernels[AUTOGRAD] = kernel
+            op._dispatch_cache.clear()
+
+
 def _is_unknown_composite(op: Op) -> bool:
     name = target_name(op)
     cls, code = boundary(name, Unlowered(""))
@@ -131,7 +147,13 @@ def preservable(ops: Iterable[Any]) -> set[Op]:
 @functools.cache
 def _known_composites() -> frozenset[Op]:
     """Composites with a lowering, and contractions: kept whole inside others, too."""
-    lowered = [resolve(t) for t in LOWERINGS if t.startswith("aten.")]
     packets = [getattr(torch.ops.aten, name) for name in sorted(CONTRACT)]
     contractions = [getattr(p, o) for p in packets for o in p.overloads()]
-    return frozenset(preservable(op for op in (*lowered, *contractions) if isinstance(op, Op)))
+    return frozenset(preservable((*_lowered(), *contractions)))
+
+
+@functools.cache
+def _lowered() -> tuple[Op, ...]:
+    """The framework's operators with a lowering."""
+    ops = (resolve(t) for t in LOWERINGS if t.startswith("aten."))
+    return tuple(op for op in ops if isinstance(op, Op))

@@ -50,7 +50,13 @@ def _var(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False
 
 
 def _var_mean(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> tuple[Wide, Wide]:
-    return _var(x, dim, correction=correction, keepdim=keepdim), _mean(x, dim, keepdim)
+    mean = _mean(x, dim, keepdim)
+    return _var(x, dim, correction=correction, keepdim=keepdim), mean if x.size == mean.size else _running(mean)
+
+
+def _running(mean: Wide) -> Wide:
+    """A mean that is updated value by value: NaN for infinities (`placed`)."""
+    return mean - (mean - mean)
 
 
 def _is_float(x: Any) -> bool:
@@ -170,7 +176,7 @@ def _layer_norm(x: Wide, shape: Sequence[int], weight: Any, bias: Any, eps: floa
     rstd = 1 / np.sqrt(_var(x, axes, correction=0, keepdim=True) + L(eps))
     y = (x - mean) * rstd
     y = y if weight is None else y * weight
-    return (y if bias is None else y + bias), mean, rstd
+    return (y if bias is None else y + bias), _running(mean), rstd
 
 
 def _group_norm(

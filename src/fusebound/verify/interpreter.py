@@ -15,7 +15,9 @@ from torch.utils import _pytree as pytree
 from fusebound.capture.draws import argument, switched_off
 from fusebound.verify.exact import adds_exactly, discontinuous, rounds, selects
 from fusebound.verify.extrema import IEEE
+from fusebound.verify.placed import PLACED
 
+_REPLACED = {**IEEE, **PLACED}
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
 _COPYING_CASTS = frozenset(("aten::_to_copy", "prims::convert_element_type"))
 _CHECKS_OF_TYPES = frozenset(("aten::_assert_tensor_metadata",))
@@ -137,7 +139,7 @@ class WideInterpreter(torch.fx.Interpreter):
         if discontinuous(op):
             args = _as_seen(n, op, args)
         try:
-            return IEEE.get(op, op)(*args, **kwargs)
+            return _REPLACED.get(op, op)(*args, **kwargs)
         except RuntimeError:  # NotImplementedError among them; what the user's types raise too is raised here
             result = self._in_user_types(n, op)
             self._narrow[name] = None

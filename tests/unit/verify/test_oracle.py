@@ -164,3 +164,18 @@ def test_alpha_dropout_is_drawn_in_the_users_type_and_computed_wide(op, p: float
     torch.testing.assert_close(got, torch.where(mask, kept, dropped), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(eager.double(), got, rtol=2**-5, atol=2**-5 * max(a, 1))
     assert p == 1 or not torch.equal(eager.double(), got)
+
+
+def test_special_points_do_not_depend_on_their_place() -> None:
+    """Eager has -0 for the elements behind the last vector, and an infinity as the mean of a row that ends with it."""
+    x = torch.full((2, 37), -0.25)
+    assert not one(F.softshrink, x).signbit().any()
+    x[0, 36], x[1, 3] = float("inf"), float("inf")
+    for fn in (
+        lambda x: torch.var_mean(x, -1)[1],
+        lambda x: torch.std_mean(x, -1, correction=0)[1],
+        lambda x: torch.native_layer_norm(x, [37], None, None, 1e-5)[1],
+    ):
+        assert one(fn, x).isnan().all()
+    assert torch.equal(one(lambda x: torch.var_mean(x[:, 36:], -1, correction=0)[1], x), x[:, 36].double())
+    assert torch.equal(one(lambda x: x.mean(-1), x), torch.full((2,), float("inf")).double())

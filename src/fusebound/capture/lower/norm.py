@@ -8,7 +8,7 @@ from math import prod
 import torch
 
 from fusebound.capture.lower.context import Ctx, T, Unlowered, axis, lowering
-from fusebound.capture.lower.statistic import again_centred
+from fusebound.capture.lower.statistic import again_centred, running
 
 
 def moments(c: Ctx, w: T, dims: Sequence[int]) -> tuple[T, T, T]:
@@ -59,7 +59,7 @@ def native_layer_norm(
     c: Ctx, x: T, shape: Sequence[int], weight: T | None, bias: T | None, eps: float
 ) -> tuple[T, T, T]:
     y, mean, rstd = _layer_norm(c, x, shape, weight, bias, eps)
-    stat = [c.cast(s, torch_of(c, i)) for i, s in ((1, mean), (2, rstd))]
+    stat = [c.cast(s, torch_of(c, i)) for i, s in ((1, running(c, mean)), (2, rstd))]
     return y, stat[0], stat[1]
 
 
@@ -201,7 +201,7 @@ def native_group_norm(
     c: Ctx, x: T, weight: T | None, bias: T | None, n: int, channels: int, hw: int, groups: int, eps: float
 ) -> tuple[T, T, T]:
     y, mean, rstd = _group_norm(c, x, weight, bias, groups, eps)
-    mean, rstd = (c.cast(c.reshape(s, (n, groups)), torch_of(c, i)) for i, s in ((1, mean), (2, rstd)))
+    mean, rstd = (c.cast(c.reshape(s, (n, groups)), torch_of(c, i)) for i, s in ((1, running(c, mean)), (2, rstd)))
     return y, mean, rstd
 
 

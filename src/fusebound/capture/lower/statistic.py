@@ -22,8 +22,16 @@ def again_centred(c: Ctx, centred: T, dims: Sequence[int]) -> T:
     return centred - c.mean(centred, dims, keep=True)
 
 
+def running(c: Ctx, mean: T) -> T:
+    """A mean as eager has it where it is updated by each value's distance from it: no infinity stays one, since the next
+    value is infinitely far. (Only the last of a row may stay, or, where eager keeps several means of a row, of those
+    that one takes: a matter of the place, here NaN.)"""
+    return mean - (mean - mean)
+
+
 def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) -> tuple[T, T]:
-    """Variance (or its root) and mean; `correction` is subtracted from the count, at least to 0."""
+    """Variance (or its root) and mean; `correction` is subtracted from the count, at least to 0. A single value is its
+    mean."""
     if not x.dtype.is_floating_point:
         raise Unlowered("the variance of a type that is not real", "F604")
     dims = axes(dim, x.rank)
@@ -33,6 +41,7 @@ def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) 
     count = prod(x.shape[d] for d in dims) if x.rank else 1
     w = c.cast(c.reshape(x, x.shape or (1,)), torch.float64)
     mean = c.mean(w, over, keep=True)
+    mean = running(c, mean) if count > 1 else mean
     centred = again_centred(c, w - mean, over) if x.dtype == torch.float64 else w - mean
     squares = c.reduce("sum", centred * centred, over, keep=True)
     var = squares / max(float(count - correction), 0.0)

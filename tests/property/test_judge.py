@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.property.judge import FOREVER, PLANNED_FOR, differs, judged, plain
-from tests.property.luck import is_luck
+from tests.property.judge import FOREVER, PLANNED_FOR, differs, plain
 from tests.property.programs import Given, Program
 
 from fusebound.capture.torch import Captured, capture
@@ -12,7 +11,6 @@ from fusebound.engine.build import build
 from fusebound.plan.greedy import plan
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
-from fusebound.verify.inputs import GIVEN
 
 
 def program(shape: tuple[int, ...], layout: int, line: str) -> Program:
@@ -35,7 +33,6 @@ def built(source: Program) -> tuple[Captured, Executable]:
 @pytest.mark.parametrize(("source", "values"), [(ROW, 34), (EXPANDED, 168)])
 def test_one_draw_of_few_numbers_is_luck(source: Program, values: int) -> None:
     captured, exe = built(source)
-    assert not judged(captured, exe, source.arguments(values), GIVEN)
     assert differs(source, captured, exe, values) == ""
 
 
@@ -47,12 +44,7 @@ def test_what_is_worse_on_every_draw_is_no_luck() -> None:
         return right(*args) * (1 + 1e-6) + 1e-6
 
     wrong.counted_draws = exe.counted_draws  # type: ignore[attr-defined]
-    assert not is_luck(ROW, captured, wrong, 34)  # type: ignore[arg-type]
-
-
-def test_where_nothing_is_worse_nothing_is_luck() -> None:
-    captured, exe = built(ROW)
-    assert not is_luck(ROW, captured, exe, 1)
+    assert "FAILED" in differs(ROW, captured, wrong, 34)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
