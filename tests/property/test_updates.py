@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from fusebound.engine.compile import EagerNotice, Options, compile
@@ -116,12 +116,24 @@ def apply(what: str, v: torch.Tensor, w: torch.Tensor, k: int) -> torch.Tensor |
     return None
 
 
-@settings(
-    max_examples=EXAMPLES, derandomize=True, deadline=None, database=None,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
-@given(st.integers(0, 2**40), st.booleans())
-def test_updates(seed: int, transposed: bool) -> None:
+def test_updates() -> None:
+    ran = 0
+
+    @settings(
+        max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.integers(0, 2**40), st.booleans())
+    def agrees(seed: int, transposed: bool) -> None:
+        nonlocal ran
+        ran += has_kernel(seed, transposed)
+
+    agrees()
+    assert ran >= EXAMPLES * 2 // 3
+
+
+def has_kernel(seed: int, transposed: bool) -> bool:
+    """Whether the compiled program of a seed runs a kernel; asserts that it leaves what eager leaves."""
     steps = program(Random(seed))
 
     def fn(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
@@ -138,6 +150,7 @@ def test_updates(seed: int, transposed: bool) -> None:
         for a, b in zip(got, want, strict=True):
             assert torch.equal(a, b), steps
         assert storages(got) == storages(want), steps
+    return compiled.executable is not None and bool(compiled.executable.kernels)
 
 
 def arguments(seed: int, transposed: bool) -> list[torch.Tensor]:

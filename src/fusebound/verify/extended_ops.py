@@ -51,7 +51,9 @@ def _var(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False
 
 def _var_mean(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> tuple[Wide, Wide]:
     mean = _mean(x, dim, keepdim)
-    return _var(x, dim, correction=correction, keepdim=keepdim), mean if x.size == mean.size else _running(mean)
+    return _var(x, dim, correction=correction, keepdim=keepdim), mean if x.size == mean.size else _running(
+        mean
+    )
 
 
 def _running(mean: Wide) -> Wide:

@@ -131,6 +131,8 @@ UNARY |= {
     "mask_assign": lambda x: _mask_assign(x),
     "foreach": lambda x: torch._foreach_mul([x, x + 1], 0.5),
     "foreach_lists": lambda x: torch._foreach_addcmul([x, x], [x, x], [x + 1, x], value=0.3),
+    "foreach_norm": lambda x: torch._foreach_norm([x, x[0]], 3),
+    "foreach_norm_dtype": lambda x: torch._foreach_norm([x, x[0]], dtype=torch.float64),
     "foreach_sqrt": lambda x: torch._foreach_sqrt([x, x.abs()]),
 }
 BINARY: dict[str, Fn] = {

@@ -1,4 +1,4 @@
-"""Every rule runs: an operator that has one arrives whole, whatever other definitions of it the framework has."""
+"""Every rule runs: an operator that has one arrives whole, though the framework has other definitions of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 from fusebound.capture.lower import LOWERINGS
@@ -14,7 +15,7 @@ from fusebound.capture.torch import capture
 
 X = torch.rand(4, 6, 6) + 0.1
 ARGUMENTS: dict[str, Any] = {
-    "int": 1, "Optional[int]": 1, "List[int]": [0],
+    "int": 2, "Optional[int]": 1, "List[int]": [0],
     "Optional[List[int]]": [0], "number": 2, "Optional[number]": 2, "float": 0.5, "bool": False, "str": "none",
 }  # fmt: skip
 """Something of each type for the arguments that have no default and are no tensors."""
@@ -24,10 +25,13 @@ TAKEN_APART = frozenset(
     aten.flatten.using_ints aten.unflatten.int aten.expand_as.default aten.broadcast_to.default aten.swapaxes.default
     aten.numpy_T.default aten.mT.default aten.movedim.intlist aten.movedim.int aten.narrow.default aten.split.sizes
     aten.chunk.default aten.unsafe_chunk.default aten.tensor_split.sections aten.tensor_split.indices
-    aten.contiguous.default aten.lift_fresh.default
+    aten.contiguous.default aten.lift_fresh.default aten.type_as.default
     """.split()
 )
 """Views and conversions that the framework writes as simpler ones: their rules run inside composites only."""
+
+ORDERED = frozenset("aten.bernoulli.p aten.rand_like.default aten.randn_like.default".split())
+"""Draws in the order of memory: `draws` puts operators of ours in their place."""
 
 
 def _calls() -> dict[str, Callable[..., Any]]:
@@ -62,11 +66,20 @@ def _call(op: Any, whole: bool) -> Callable[[torch.Tensor], Any]:
     return call
 
 
-def test_an_operator_with_a_rule_arrives_whole() -> None:
-    calls = _calls()
+def test_every_rule_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, ran = _calls(), set[str]()
+
+    def recording(target: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            ran.add(target)
+            return rule(*args, **kwargs)
+
+        return call
+
+    for target, rule in list(LOWERINGS.items()):
+        monkeypatch.setitem(LOWERINGS, target, recording(target, rule))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        captured = capture(lambda x: [call(x) for call in calls.values()], (X,))
-    arrived = {u.target for u in captured.graph.user_ops}
-    assert len(calls.keys() & arrived) >= 200
-    assert not calls.keys() - arrived - TAKEN_APART
+        capture(lambda x: [call(x) for call in calls.values()], (X,))
+    assert len(calls.keys() & ran) >= 300
+    assert not calls.keys() - ran - TAKEN_APART - ORDERED

@@ -201,7 +201,9 @@ def native_group_norm(
     c: Ctx, x: T, weight: T | None, bias: T | None, n: int, channels: int, hw: int, groups: int, eps: float
 ) -> tuple[T, T, T]:
     y, mean, rstd = _group_norm(c, x, weight, bias, groups, eps)
-    mean, rstd = (c.cast(c.reshape(s, (n, groups)), torch_of(c, i)) for i, s in ((1, running(c, mean)), (2, rstd)))
+    mean, rstd = (
+        c.cast(c.reshape(s, (n, groups)), torch_of(c, i)) for i, s in ((1, running(c, mean)), (2, rstd))
+    )
     return y, mean, rstd
 
 

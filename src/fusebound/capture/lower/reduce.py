@@ -160,8 +160,9 @@ def linalg_vector_norm(
 
 
 @lowering("aten.norm.Scalar")
-def norm_all(c: Ctx, x: T, p: Number = 2) -> T:
-    return linalg_vector_norm(c, x, p)
+def norm_all(c: Ctx, x: T, p: Number = 2, dtype: torch.dtype | None = None) -> T:
+    """`dtype` is an argument of `_foreach_norm` only."""
+    return linalg_vector_norm(c, x, p, dtype=dtype)
 
 
 @lowering("aten.norm.ScalarOpt_dim")
