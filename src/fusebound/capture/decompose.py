@@ -101,8 +101,8 @@ def eager_draws() -> Iterator[None]:
 
 @contextlib.contextmanager
 def our_rules() -> Iterator[None]:
-    """Keep operators with a lowering from being taken apart by a definition in Python that the framework has registered
-    for their autograd (`softshrink`, `hardshrink`), by other formulas than their kernels'; no table has these either."""
+    """Keep operators with a lowering from being taken apart by a definition in Python that the framework registers for
+    their autograd (`softshrink`, `hardshrink`), with other formulas than its kernels'; no table has these either."""
     held = [(op, op.py_kernels.pop(AUTOGRAD)) for op in _lowered() if AUTOGRAD in op.py_kernels]
     for op, _ in held:
         op._dispatch_cache.clear()

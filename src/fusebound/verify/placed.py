@@ -1,5 +1,5 @@
-"""Operators whose value at a special point depends in eager on its place in the tensor, since vectors and scalars at the
-end, or the last value of a row, differ. The reference has what eager has at most places.
+"""Operators whose value at a special point depends in eager on its place in the tensor, since vectors and scalars at
+the end, or the last value of a row, differ. The reference has what eager has at most places.
 
 `softshrink` gives +0 in vectors and 0·x in scalars. A mean that is updated value by value is NaN once it meets an
 infinity, but the infinity where that comes last.

