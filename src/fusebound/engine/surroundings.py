@@ -9,8 +9,12 @@ import array
 import contextvars
 import ctypes
 import functools
+import io
 import itertools
 import operator
+import queue
+import random
+import sys
 import threading
 import types
 import weakref
@@ -42,9 +46,13 @@ _UNSHARED = frozenset((
 """What a tensor says of its memory and its gradient: tracing bakes it in, and calls of one kind need not share it."""
 _OF_TENSORS = frozenset(dir(torch.Tensor))
 _UNSEEN = (
-    threading.local, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData,
+    threading.local, contextvars.ContextVar, memoryview, array.array, ctypes.Array, ctypes.Structure, ctypes.Union,
+    ctypes._SimpleCData, random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator,
+    queue.Queue, queue.SimpleQueue, io.IOBase,
 )  # fmt: skip
-"""Objects whose contents change without a trace, or are of one thread."""
+"""Objects whose contents change without a trace, at every use, or are of one thread."""
+_GLOBAL_GENERATORS = frozenset((id(random._inst), id(np.random.mtrand._rand)))
+"""Those of Python and numpy: tracing itself looks whether they are drawn from."""
 _FORWARD = frozenset(("forward",))
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
@@ -158,6 +166,8 @@ class _Walk:
                 self._named(vars(x), names)
             case types.MethodType():
                 self.waiting += ((x.__self__, mentioned(x.__func__.__code__)), (x.__func__, names))
+            case types.BuiltinMethodType() if not isinstance(x.__self__, types.ModuleType):
+                self.waiting.append((x.__self__, names))
             case functools.partial():
                 self.waiting += ((x.func, names), (x.args, names), (x.keywords, names))
             case dict():
@@ -176,14 +186,14 @@ class _Walk:
                     self._attributes(x, names)
             case type():
                 self._class(x, names)
-            case np.ndarray() | array.array():
+            case np.ndarray():
                 self._array(x)
             case bytearray():
                 self._elements(x, names)
-            case contextvars.ContextVar():
-                self.place(functools.partial(x.get, None), names)
             case weakref.ReferenceType():
                 self._reference(x, names)
+            case _ if id(x) in _GLOBAL_GENERATORS or x is sys.stdout or x is sys.stderr:
+                pass
             case _ if isinstance(x, _UNSEEN):
                 self.found.beyond = f"it reads a {type(x).__name__}, which may change unseen"
             case _:
@@ -287,11 +297,9 @@ class _Walk:
             if self.found.beyond:
                 return
 
-    def _array(self, x: np.ndarray[Any, Any] | array.array[Any]) -> None:
-        nbytes = len(x) * x.itemsize if isinstance(x, array.array) else x.nbytes
-        if nbytes > _BYTES or (isinstance(x, np.ndarray) and x.dtype.hasobject):
-            kind = "an array of numpy" if isinstance(x, np.ndarray) else "an array"
-            self.found.beyond = f"it reads {kind} of {nbytes} bytes, which may change unseen"
+    def _array(self, x: np.ndarray[Any, Any]) -> None:
+        if x.nbytes > _BYTES or x.dtype.hasobject:
+            self.found.beyond = f"it reads an array of numpy of {x.nbytes} bytes, which may change unseen"
             return
         held = x.tobytes()
         self.found.parts.append(held)
