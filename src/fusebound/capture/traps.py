@@ -77,17 +77,21 @@ def no_backward() -> Iterator[None]:
 
 
 _SEEDING = ("manual_seed", "seed", "set_rng_state")
+_SETTING = tuple(
+    n for n in dir(torch) if n.startswith(("set_", "use_")) and n not in ("set_grad_enabled", "set_rng_state")
+)
+"""Functions that set what holds for the process: its default type, its threads, how it rounds."""
 _AROUND = (contextlib.__file__, torch.random.__file__)
 """Files between the user's code and a call that `fork_rng` makes for it."""
 
 
 @contextlib.contextmanager
-def no_seeding() -> Iterator[None]:
-    """Make the user's calls that set the random generator, `fork_rng` among them, raise E202 while the function is
-    traced: a graph would not repeat them. The framework's own calls are let through."""
+def no_setting() -> Iterator[None]:
+    """Make the user's calls that set the random generator, `fork_rng` among them, or a setting of the process raise
+    E202 while the function is traced: a graph would not repeat them. The framework's own calls are let through."""
     tracing = threading.get_ident()
 
-    def refusing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def refusing(original: Callable[..., Any], what: str, hint: str) -> Callable[..., Any]:
         def refuse(*args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
             while frame.f_back is not None and frame.f_code.co_filename in _AROUND:
@@ -95,19 +99,21 @@ def no_seeding() -> Iterator[None]:
             if threading.get_ident() != tracing or not is_user_file(frame.f_code.co_filename):
                 return original(*args, **kwargs)
             raise CaptureError(
-                "the function sets the random generator, which a graph would not repeat", where=shown(_caller(frame)),
-                hint="seed before the call, or run it eagerly", code="E202",
+                f"the function {what}, which a graph would not repeat", where=shown(_caller(frame)),
+                hint=f"{hint} before the call, or run it eagerly", code="E202",
             )  # fmt: skip
 
         return refuse
 
-    places = [(module, name, getattr(module, name)) for module in (torch, torch.random) for name in _SEEDING]
-    for module, name, original in places:
-        setattr(module, name, refusing(original))
+    refused = [(m, n, "sets the random generator", "seed") for m in (torch, torch.random) for n in _SEEDING]
+    refused += [(torch, n, f"calls torch.{n}", "set it") for n in _SETTING]
+    originals = [getattr(module, name) for module, name, _, _ in refused]
+    for (module, name, what, hint), original in zip(refused, originals, strict=True):
+        setattr(module, name, refusing(original, what, hint))
     try:
         yield
     finally:
-        for module, name, original in places:
+        for (module, name, _, _), original in zip(refused, originals, strict=True):
             setattr(module, name, original)
 
 
@@ -145,7 +151,7 @@ def watched(fn: Any, module: torch.nn.Module) -> Iterator[None]:
     drawn = _Drawn()
     seen: list[Change] = []
     try:
-        with no_backward(), no_seeding(), _probed(fn, module, seen):
+        with no_backward(), no_setting(), _probed(fn, module, seen):
             yield
     except Exception as e:
         found = seen or watch.mutated()

@@ -351,3 +351,39 @@ def test_a_hook_with_a_side_effect() -> None:
     m[0].register_forward_hook(lambda _m, _i, out: log.append(1))
     refused("E202", m, torch.ones(3))
     assert log == [0]
+
+
+SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "default type": (lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype),
+    "subnormal numbers": (
+        lambda: torch.set_flush_denormal(True), lambda: (torch.tensor([1e-39]) * 1).item() > 0,
+    ),
+    "threads": (lambda: torch.set_num_threads(torch.get_num_threads() + 1), torch.get_num_threads),
+    "algorithms": (
+        lambda: torch.use_deterministic_algorithms(True), torch.are_deterministic_algorithms_enabled,
+    ),
+    "precision": (
+        lambda: torch.set_float32_matmul_precision("medium"), torch.get_float32_matmul_precision,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "read"), SETTINGS.values(), ids=SETTINGS)
+def test_a_setting_of_the_process(change: Callable[[], Any], read: Callable[[], Any]) -> None:
+    before = read()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        change()
+        return x + torch.ones(3)
+
+    error = refused("E202", fn, torch.ones(3))
+    assert "calls torch." in error.what and "lambda: torch." in error.where
+    assert read() == before
+
+
+def test_whether_gradients_are_recorded_is_set_inside() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad(), torch.set_grad_enabled(False):
+            return x + torch.ones(3)
+
+    assert capture(fn, (torch.ones(3),)).graph.outputs
