@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten
 
 from fusebound.errors import CaptureError, UsageError
 from fusebound.ir.graph import Graph, Ref
@@ -91,7 +91,19 @@ class Captured:
         flat = [next(values) if isinstance(r, Ref) else r for r in self.returns]
         if self.out_spec is None:
             return flat[0] if len(flat) == 1 else tuple(flat)
-        return tree_unflatten(flat, self.out_spec)
+        return _built(iter(flat), self.out_spec)
+
+
+def _built(leaves: Iterator[Any], spec: TreeSpec) -> Any:
+    """`tree_unflatten`, which makes plain tuples of sizes."""
+    if spec.is_leaf():
+        return next(leaves)
+    parts = [_built(leaves, child) for child in spec.children()]
+    return (
+        torch.Size(parts)
+        if spec.type is torch.Size
+        else SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
+    )
 
 
 def seed_holder() -> Getter:

@@ -102,6 +102,10 @@ class Watch:
             if t._version != version
         ]
 
+    def holds(self, container: object) -> bool:
+        """Whether a list, dict or the like was there when the picture was taken."""
+        return any(p.held is container for p in self._places)
+
     def given_other_memory(self) -> Change:
         """The change that `x.data = …` makes to an argument."""
         return Change("the memory behind an argument", False, self.line("data"))

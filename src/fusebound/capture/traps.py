@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 from fusebound.capture.branches import refusal
 from fusebound.capture.buffers import assigning, tied
 from fusebound.capture.overlap import storage_of
+from fusebound.capture.results import check_results
 from fusebound.capture.source import is_user_file, line_of, shown
 from fusebound.capture.state import Change, Watch
 from fusebound.capture.wrap import defined_at, named
@@ -209,12 +210,16 @@ def _probed(fn: Any, module: torch.nn.Module, seen: list[Change]) -> Iterator[No
         watch = Watch(fn, named(fn, args, kwargs), copies=False)
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         memory = [storage_of(t) for t in tensors]
+        own = {id(t) for t in (*tensors, *module.parameters(), *module.buffers())}
         try:
-            return assigning(module, forward, args, kwargs, watch.line)
+            result = assigning(module, forward, args, kwargs, watch.line)
         finally:
             seen.extend(watch.changes())
             if memory != [storage_of(t) for t in tensors]:
                 seen.append(watch.given_other_memory())
+        if not seen:
+            check_results(result, own, watch, fn)
+        return result
 
     module.__dict__["forward"] = probe
     try:

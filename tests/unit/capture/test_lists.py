@@ -40,9 +40,9 @@ def adam(p: list[Tensor], g: list[Tensor], m: list[Tensor], v: list[Tensor]) -> 
 
 
 CHAINS: dict[str, Callable[..., Any]] = {
-    "mul_": lambda a, b: (FOREACH._foreach_mul_(a, 0.5), FOREACH._foreach_mul_(a, b)),
-    "addcdiv_": lambda a, b: (FOREACH._foreach_addcdiv_(a, b, b, 0.3), FOREACH._foreach_addcdiv_(a, b, b, [1, 2, 3])),
-    "lerp_": lambda a, b: (FOREACH._foreach_lerp_(a, b, 0.3), FOREACH._foreach_lerp_(a, b, b)),
+    "mul_": lambda a, b: (*FOREACH._foreach_mul_(a, 0.5), *FOREACH._foreach_mul_(a, b)),
+    "addcdiv_": lambda a, b: (*FOREACH._foreach_addcdiv_(a, b, b, 0.3), *FOREACH._foreach_addcdiv_(a, b, b, [1, 2, 3])),
+    "lerp_": lambda a, b: (*FOREACH._foreach_lerp_(a, b, 0.3), *FOREACH._foreach_lerp_(a, b, b)),
     "add": lambda a, b: FOREACH._foreach_sqrt(FOREACH._foreach_add(a, b, alpha=2)),
     "sqrt": lambda a, b: FOREACH._foreach_mul(FOREACH._foreach_sqrt(a), b),
 }  # fmt: skip
