@@ -148,6 +148,8 @@ class CompiledFunction:
             return around.beyond or GRADIENTS
         if name := guards.carried(around, args, kwargs):
             return f"an argument carries {name!r}, an attribute that the function may read"
+        if around.compares and guards.repeats(args, kwargs):
+            return "a tensor is given twice, and the function asks which object it is given (`is`, `id`)"
         key = guards.call_key(around, args, kwargs)
         if key is None:
             return "an argument is not a plain CPU tensor or a Python constant"

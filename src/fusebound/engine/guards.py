@@ -13,7 +13,8 @@ from fusebound.engine.places import Surroundings
 from fusebound.runtime.private import plain_dispatch
 
 __all__ = [
-    "Key", "call_key", "carried", "constant_key", "dispatch_is_plain", "has_frozen", "records_grad", "wants_grad",
+    "Key", "call_key", "carried", "constant_key", "dispatch_is_plain", "has_frozen", "records_grad", "repeats",
+    "wants_grad",
 ]  # fmt: skip
 
 
@@ -61,6 +62,12 @@ def carried(around: Surroundings, args: Sequence[Any], kwargs: Mapping[str, Any]
     """The attribute of the user's that a tensor argument carries and code may ask for; empty where there is none."""
     tensors = (a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor))
     return min((n for t in tensors if around.asked for n in around.asked & vars(t).keys()), default="")
+
+
+def repeats(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether one tensor is given twice: tracing sees two."""
+    places = _identities(tree_leaves((args, kwargs)))
+    return len(set(places)) < len(places)
 
 
 def wants_grad(around: Surroundings) -> bool:

@@ -65,6 +65,15 @@ def variables(code: types.CodeType) -> frozenset[str]:
     return frozenset(i.argval for i in instructions if i.opname.endswith(("_GLOBAL", "_NAME")))
 
 
+@functools.lru_cache(maxsize=4096)
+def compares(code: types.CodeType) -> bool:
+    """Whether code asks which object a value is: by `id`, or by `is` with anything but a constant such as None."""
+    if "id" in variables(code):
+        return True
+    steps = itertools.chain.from_iterable(itertools.pairwise(dis.get_instructions(c)) for c in _codes(code))
+    return any(i.opname == "IS_OP" and before.opname != "LOAD_CONST" for before, i in steps)
+
+
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for c in code.co_consts:

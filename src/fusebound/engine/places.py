@@ -40,7 +40,8 @@ class Surroundings:
     """Places outside of a function's arguments, and what they held when it was looked at.
 
     `key` is hashable; `grads` says that a tensor there wants gradients; `beyond` what cannot be watched, if anything;
-    `asked` the attributes, unknown to tensors, that code may ask of an argument: it may carry one of its user's.
+    `asked` the attributes, unknown to tensors, that code may ask of an argument: it may carry one of its user's;
+    `compares` that code asks which object a value is.
     `holds()` is a fast comparison of everything with the present: entries of dictionaries in bulk, the rest one by one.
     """
 
@@ -53,6 +54,7 @@ class Surroundings:
     grads: bool = False
     beyond: str = ""
     asked: frozenset[str] = frozenset()
+    compares: bool = False
 
     @property
     def key(self) -> Key:

@@ -28,7 +28,7 @@ import torch
 
 from fusebound.capture.wrap import reached, unwrapped
 from fusebound.engine.keys import constant_key, tensor_key
-from fusebound.engine.names import asked, is_library, mentioned, reachable, special, variables
+from fusebound.engine.names import asked, compares, is_library, mentioned, reachable, special, variables
 from fusebound.engine.places import MANY, MISSING, Identity, Surroundings
 from fusebound.runtime.private import global_hooks, tensor_check
 
@@ -214,6 +214,7 @@ class _Walk:
         if "is_grad_enabled" in names and torch.is_grad_enabled():
             self.found.beyond = "it asks whether gradients are recorded, which they are not in a kernel"
             return
+        self.found.compares |= compares(f.__code__)
         self.asked |= asked(f)
         self.quoted |= names
         self.looks_up |= not _LOOKS_UP.isdisjoint(names)
@@ -259,6 +260,8 @@ class _Walk:
                     self.entry(table, name, frozenset())
             self.seen[id(m)] = self.seen.get(id(m), frozenset()) | _FORWARD
             self._attributes(m, _FORWARD)
+            code = getattr(type(m).forward, "__code__", None)  # `MultiheadAttention`'s asks whether q is k
+            self.found.compares |= code is not None and compares(code)
 
     def _bulk(self, read: Callable[[], list[Any]]) -> None:
         held = read()
