@@ -10,6 +10,7 @@ E209 a branch of control flow that cannot be a graph of its own · E210 shapes t
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import linecache
 import random
@@ -82,6 +83,8 @@ _SETTING = tuple(
     n for n in dir(torch) if n.startswith(("set_", "use_")) and n not in ("set_grad_enabled", "set_rng_state")
 )
 """Functions that set what holds for the process: its default type, its threads, how it rounds."""
+_UNSET = object()
+"""What a context variable holds that was not set."""
 _AROUND = (contextlib.__file__, torch.random.__file__)
 """Files between the user's code and a call that `fork_rng` makes for it."""
 
@@ -210,10 +213,13 @@ def _probed(fn: Any, module: torch.nn.Module, seen: list[Change]) -> Iterator[No
         watch = Watch(fn, named(fn, args, kwargs), copies=False)
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         memory = [storage_of(t) for t in tensors]
+        before, context = contextvars.copy_context(), contextvars.copy_context()
         own = {id(t) for t in (*tensors, *module.parameters(), *module.buffers())}
         try:
-            result = assigning(module, forward, args, kwargs, watch.line)
+            result = context.run(assigning, module, forward, args, kwargs, watch.line)
         finally:
+            changed = [v.name for v, value in context.items() if before.get(v, _UNSET) is not value]
+            seen.extend(Change(f"the context variable {n}", False, watch.line("set")) for n in changed)
             seen.extend(watch.changes())
             if memory != [storage_of(t) for t in tensors]:
                 seen.append(watch.given_other_memory())

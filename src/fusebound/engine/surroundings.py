@@ -46,7 +46,7 @@ _UNSHARED = frozenset((
 """What a tensor says of its memory and its gradient: tracing bakes it in, and calls of one kind need not share it."""
 _OF_TENSORS = frozenset(dir(torch.Tensor))
 _UNSEEN = (
-    threading.local, contextvars.ContextVar, memoryview, array.array, ctypes.Array, ctypes.Structure, ctypes.Union,
+    threading.local, memoryview, array.array, ctypes.Array, ctypes.Structure, ctypes.Union,
     ctypes._SimpleCData, random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator,
     queue.Queue, queue.SimpleQueue, io.IOBase,
 )  # fmt: skip
@@ -190,6 +190,8 @@ class _Walk:
                 self._array(x)
             case bytearray():
                 self._elements(x, names)
+            case contextvars.ContextVar():
+                self.place(functools.partial(x.get, None), names)
             case weakref.ReferenceType():
                 self._reference(x, names)
             case _ if id(x) in _GLOBAL_GENERATORS or x is sys.stdout or x is sys.stderr:

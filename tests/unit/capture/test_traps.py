@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -387,3 +388,13 @@ def test_whether_gradients_are_recorded_is_set_inside() -> None:
             return x + torch.ones(3)
 
     assert capture(fn, (torch.ones(3),)).graph.outputs
+
+
+@pytest.mark.parametrize("made", [ContextVar("k", default=1), ContextVar("k")], ids=["default", "none"])
+def test_a_context_variable(made: ContextVar[int]) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        made.set(made.get(1) + 1)
+        return x * made.get()
+
+    error = refused("E202", fn, torch.ones(3))
+    assert "context variable k" in error.what and made.get(-1) == -1

@@ -7,6 +7,7 @@ import warnings
 import weakref
 from collections import OrderedDict, UserDict, defaultdict, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -189,6 +190,11 @@ def a_view_of_a_dict() -> tuple[Read, Change]:
     return lambda: next(iter(values)) + proxy["k"], lambda: d.update(k=d["k"] + 1)
 
 
+def a_context_variable() -> tuple[Read, Change]:
+    k = ContextVar("k", default=1.0)
+    return lambda: k.get(), lambda: k.set(k.get() + 1)
+
+
 def the_size_of_a_tensor() -> tuple[Read, Change]:
     t = torch.zeros(3)
     return lambda: float(t.shape[0]), lambda: t.resize_(t.shape[0] + 1)
@@ -244,7 +250,7 @@ PLACES: tuple[Place, ...] = (
     large_dict, large_list, renamed_keys, default_dict, ordered_dict, a_set, a_deque, a_slot, named_by_a_string,
     far_away, an_attribute_that_appears, an_attribute_of_a_function_that_appears, a_class_attribute_that_hides_another,
     a_global_that_hides_a_builtin, the_code_of_a_function, a_default, a_default_by_name, a_user_dict,
-    what_a_special_method_reads, a_view_of_a_dict, a_list_behind_its_method, the_size_of_a_tensor,
+    what_a_special_method_reads, a_view_of_a_dict, a_list_behind_its_method, a_context_variable, the_size_of_a_tensor,
     an_attribute_of_a_tensor, a_weak_reference, read_by_two_functions, what_another_method_of_a_module_reads,
 )  # fmt: skip
 

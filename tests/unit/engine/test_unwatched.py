@@ -10,7 +10,6 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable
-from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -42,12 +41,7 @@ def an_array() -> tuple[Read, Change]:
     return lambda: a[0], lambda: a.__setitem__(0, a[0] + 1)
 
 
-def a_context_variable() -> tuple[Read, Change]:
-    k = ContextVar("k", default=1.0)
-    return lambda: k.get(), lambda: k.set(k.get() + 1)
-
-
-UNSEEN = (large_array, endless_list, a_variable_of_a_thread, an_array, a_context_variable)
+UNSEEN = (large_array, endless_list, a_variable_of_a_thread, an_array)
 
 
 @pytest.mark.parametrize("place", UNSEEN, ids=lambda p: p.__name__)
