@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import contextvars
 import dis
 import functools
 import inspect
@@ -72,6 +73,7 @@ class Watch:
         self._copied = 0
         self.optimizer = False
         self.iterator = ""
+        self.variables: list[contextvars.ContextVar[Any]] = []
         first = ("self" if isinstance(fn, torch.nn.Module) else "the function", fn)
         self._waiting = deque[tuple[str, Any]]([first])
         for name, value in (given or {}).items():
@@ -153,6 +155,8 @@ class Watch:
                 self._buffer(name, x)
             case functools.partial() | functools.partialmethod():
                 self._waiting += ((name, x.func), (name, x.args), (name, x.keywords))
+            case contextvars.ContextVar():
+                self.variables.append(x)
             case Iterator():
                 self.iterator = name
             case torch.optim.Optimizer():

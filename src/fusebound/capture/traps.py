@@ -218,7 +218,7 @@ def _probed(fn: Any, module: torch.nn.Module, seen: list[Change]) -> Iterator[No
         try:
             result = context.run(assigning, module, forward, args, kwargs, watch.line)
         finally:
-            changed = [v.name for v, value in context.items() if before.get(v, _UNSET) is not value]
+            changed = [v.name for v in watch.variables if before.get(v, _UNSET) is not context.get(v, _UNSET)]
             seen.extend(Change(f"the context variable {n}", False, watch.line("set")) for n in changed)
             seen.extend(watch.changes())
             if memory != [storage_of(t) for t in tensors]:
