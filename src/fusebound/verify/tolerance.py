@@ -69,10 +69,11 @@ def rule(
 
 
 def share(errors: Errors) -> float:
-    """The rms error of a floating output as a share of what the rule allows."""
+    """The errors of a floating output, their rms and the largest, as a share of what the rule allows."""
     whole = errors.whole
-    limit = rms_limit(whole.rms(whole.eager), errors.step)
-    return whole.rms(whole.fused) / limit if limit else 0.0
+    limits = rms_limit(whole.rms(whole.eager), errors.step), MAX_SLACK * whole.eager.largest
+    found = whole.rms(whole.fused), whole.excess
+    return max((f / limit for f, limit in zip(found, limits, strict=True) if limit), default=0.0)
 
 
 def _as_eager(errors: Errors, transcendentals: int) -> Ruling:

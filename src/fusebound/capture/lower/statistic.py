@@ -41,11 +41,11 @@ def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) 
     count = prod(x.shape[d] for d in dims) if x.rank else 1
     w = c.cast(c.reshape(x, x.shape or (1,)), torch.float64)
     mean = c.mean(w, over, keep=True)
-    mean = running(c, mean) if count > 1 else mean
     centred = again_centred(c, w - mean, over) if x.dtype == torch.float64 else w - mean
     squares = c.reduce("sum", centred * centred, over, keep=True)
     var = squares / max(float(count - correction), 0.0)
     out = c("sqrt", var) if root else var
+    mean = running(c, mean) if count > 1 else mean
     return c.cast(c.reshape(out, shape), x.dtype), c.cast(c.reshape(mean, shape), x.dtype)
 
 
