@@ -238,7 +238,7 @@ def split(value: Any) -> Any:
         if not isinstance(a, np.ndarray):
             return a
         if a.dtype != np.longdouble:
-            return torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape))
+            return torch.from_numpy(a.copy())
         with np.errstate(all="ignore"):
             near = a.astype(np.float64)
             rest = np.where(np.isfinite(near), (a - near).astype(np.float64), 0.0)

@@ -31,8 +31,9 @@ def on_jump(fused: torch.Tensor, exact: torch.Tensor, shaken: Iterable[torch.Ten
     usual = min((float(m.nan_to_num(nan=math.inf).median()) for m in moves if m.numel()), default=0.0)
     for other, moved in zip(others, moves, strict=True):
         far = _apart(other, exact) | (moved > _FAR * ulp(exact, fused.dtype).clamp_(min=usual))
-        there = (mine == other) | ((mine - other).abs() <= _NEAR * moved) | (mine.isnan() & other.isnan())
-        found |= far & there & ~_apart(mine, other)
+        near = (mine == other) | ((mine - other).abs() <= _NEAR * moved)
+        at_a_pole = ~(mine.isfinite() | other.isfinite())
+        found |= far & (near & ~_apart(mine, other) | at_a_pole)
     return found
 
 

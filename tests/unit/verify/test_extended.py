@@ -184,3 +184,12 @@ def test_float64_of_narrower_numbers_has_float64_for_a_reference() -> None:
     assert once.ok and any(c.verdict == "nearer fp64" for c in once.checks), once.summary()
     wrong = verify(lambda x, s: f(x, s) * 1.01, captured, (x, signs), sets=("given",))
     assert not wrong.ok
+
+
+def test_a_flip_of_one_element_keeps_no_negative_stride() -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.flip(0) * 1.1, x.argmin(1, keepdim=True).flip(0, 1)
+
+    x = torch.linspace(0.3, 9, 16, dtype=torch.float64).reshape(1, 16)
+    for given in (x, x.t().contiguous()):
+        assert verify(fn, trace(fn, given), (given,), sets=("given",)).ok

@@ -38,6 +38,19 @@ def test_what_moves_like_everything_else_lies_on_no_jump() -> None:
     assert not on_jump(other.float(), exact, [other]).any()
 
 
+def test_next_to_a_pole_an_infinity_is_as_good_as_what_roundings_make_of_it() -> None:
+    """x / |x| is 1 but for a rounding, and log1p(-1) is infinite."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.log1p(F.rms_norm(x, (1,)))
+
+    def exactly(x: torch.Tensor) -> torch.Tensor:
+        return torch.log1p(x.sign())
+
+    x = torch.linspace(-9, 9, 40)[:, None] * 0.37
+    assert verify(exactly, capture(fn, (x,)), (x,), sets=("given",)).ok
+
+
 def picked(scores: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     return rows[torch.sigmoid(scores).topk(2).indices]
 
