@@ -209,7 +209,15 @@ def _vector_norm(x: Wide, ord: Any = 2, dim: Any = None, keepdim: bool = False, 
         return np.abs(x).sum(axis=axes, keepdims=keepdim)
     if ord == float("inf"):
         return np.abs(x).max(axis=axes, keepdims=keepdim)
-    raise NotImplementedError(f"norm of order {ord}")
+    if ord == float("-inf"):
+        return np.abs(x).min(axis=axes, keepdims=keepdim)
+    if ord == 0:
+        return (x != 0).sum(axis=axes, keepdims=keepdim).astype(L)
+    return np.power(np.power(np.abs(x), L(ord)).sum(axis=axes, keepdims=keepdim), 1 / L(ord))
+
+
+def _foreach_norm(tensors: Sequence[Wide], ord: Any = 2, dtype: Any = None) -> list[Wide]:
+    return [_vector_norm(x, ord) for x in tensors]
 
 
 def _slice(x: Wide, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Wide:
@@ -329,6 +337,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "argmin": _arg(np.argmin),
     "cumsum": lambda x, dim, *, dtype=None: np.cumsum(x, axis=dim),
     "linalg_vector_norm": _vector_norm,
+    "_foreach_norm": _foreach_norm,
     "_softmax": _softmax,
     "_log_softmax": _log_softmax,
     "native_layer_norm": _layer_norm,

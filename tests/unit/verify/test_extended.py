@@ -193,3 +193,14 @@ def test_a_flip_of_one_element_keeps_no_negative_stride() -> None:
     x = torch.linspace(0.3, 9, 16, dtype=torch.float64).reshape(1, 16)
     for given in (x, x.t().contiguous()):
         assert verify(fn, trace(fn, given), (given,), sets=("given",)).ok
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3, -1, 0.5, float("inf"), float("-inf")])
+def test_norms_of_any_order_have_a_reference(order: float) -> None:
+    x = torch.linspace(0.3, 9, 31, dtype=torch.float64)
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.linalg.vector_norm(x, order), torch._foreach_norm([x], order)[0]
+
+    found = verify(fn, trace(fn, x), (x,), sets=("given",))
+    assert found.ok and not found.notes, found.summary()
