@@ -24,7 +24,7 @@ DRAWS = 24
 """Hostile draws beside two of every set of the verifier's: tens of thousands of elements for the smallest program."""
 SEEDS = (11, 12)
 FURTHER = range(101, 107)
-SELDOM = 0.03
+SELDOM = 0.01
 FAR = 4
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64, torch.bfloat16: torch.int16}
 
