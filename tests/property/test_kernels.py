@@ -9,9 +9,10 @@ import os
 from random import Random
 
 import torch
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import event
 from hypothesis import strategies as st
 from tests.property import kernels
+from tests.property.counting import counted
 from tests.property.graphs import draw
 from tests.property.planned import NARROW, wrong_elements
 from tests.unit.capture.interp import run as interpret
@@ -26,19 +27,7 @@ EXAMPLES = int(os.environ.get("FB_EXAMPLES", "120"))
 
 
 def test_one_kernel() -> None:
-    ran = 0
-
-    @settings(
-        max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(st.integers(0, 2**40), st.booleans())
-    def agrees(seed: int, part: bool) -> None:
-        nonlocal ran
-        ran += is_kernel(seed, part)
-
-    agrees()
-    assert ran >= EXAMPLES * 2 // 3
+    assert counted(is_kernel, st.integers(0, 2**40), st.booleans(), examples=EXAMPLES) >= EXAMPLES * 2 // 3
 
 
 def is_kernel(seed: int, part: bool) -> bool:
