@@ -14,6 +14,11 @@ def unread(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
+def unread_of_a_constant(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    x.abs()[i] = 1
+    return x + 1
+
+
 def read(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
     return x.abs().index_fill_(0, i, 1) + 1
 
@@ -33,7 +38,13 @@ def writes_an_argument(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("fn", "dead"),
-    [(unread, True), (read, False), (read_by_another_name, False), (writes_an_argument, False)],
+    [
+        (unread, True),
+        (unread_of_a_constant, True),
+        (read, False),
+        (read_by_another_name, False),
+        (writes_an_argument, False),
+    ],
 )
 def test_only_what_nothing_reads(fn, dead) -> None:
     inside, outside = torch.tensor([1]), torch.tensor([9])

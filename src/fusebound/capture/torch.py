@@ -19,6 +19,7 @@ from fusebound.capture.convert import Converted, convert
 from fusebound.capture.decompose import decompose
 from fusebound.capture.in_place import check_in_place, drop_identities
 from fusebound.capture.overlap import overlapping_mutation, separated
+from fusebound.capture.rows import distinct_rows
 from fusebound.capture.source import full_stacks
 from fusebound.capture.traps import watched
 from fusebound.capture.types import check_types
@@ -46,7 +47,7 @@ def capture(
     module = fn if isinstance(fn, torch.nn.Module) else wrap(fn)
     state = [*module.parameters(), *module.buffers()]
     apart, apart_kwargs, met = separated(tuple(args), kwargs, state)
-    with _LOCK, _quiet(), torch.no_grad(), full_stacks(), watched(fn, module):
+    with _LOCK, _quiet(), torch.no_grad(), full_stacks(), distinct_rows(), watched(fn, module):
         program = torch.export.export(module, apart, apart_kwargs or None, strict=False)
         check_in_place(program.graph)
         check_types(program.graph_module)

@@ -16,6 +16,7 @@ from fusebound.capture.draws import argument, switched_off
 from fusebound.verify.exact import adds_exactly, discontinuous, rounds, selects
 from fusebound.verify.extrema import IEEE
 from fusebound.verify.placed import PLACED
+from fusebound.verify.remainders import remainder, remainder_of
 
 _REPLACED = {**IEEE, **PLACED}
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
@@ -136,6 +137,9 @@ class WideInterpreter(torch.fx.Interpreter):
                 return _alpha_dropout(n, op, args)
             return self._in_user_types(n, op)
         args, kwargs = _wide_dtype_argument(n, op, args, kwargs)
+        if (functional := remainder_of(op)) is not None:
+            result = remainder(functional, _as_seen(n, functional, args), args)
+            return args[0].copy_(result) if op._schema.is_mutable else result
         if discontinuous(op):
             args = _as_seen(n, op, args)
         try:

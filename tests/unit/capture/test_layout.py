@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -101,3 +102,14 @@ def test_an_operand_of_another_type_is_copied_first() -> None:
 def test_a_tensor_with_gaps_that_the_program_made_keeps_them() -> None:
     x = torch.ones(4, 16)[:, ::2]
     expected(lambda x: torch.slice_scatter(x, x[::2] * 2, 0, step=2).sigmoid_(), x)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("unique", [torch.unique, torch.unique_consecutive])
+def test_distinct_slices_are_stacked(unique, dim) -> None:
+    """Of three axes and of axes in another order; `contiguous` after it copies, as in eager."""
+    for x in (torch.arange(60).reshape(3, 4, 5) % 7, (torch.arange(60).reshape(3, 4, 5) % 7).permute(2, 0, 1)):
+        captured = capture(lambda x: (unique(x, dim=dim), unique(x, dim=dim).contiguous()), (x,))
+        run = captured.program.module()
+        for mine, theirs in zip(run(x), captured.fn(x), strict=True):
+            assert mine.stride() == theirs.stride() and torch.equal(mine, theirs)

@@ -179,3 +179,29 @@ def test_special_points_do_not_depend_on_their_place() -> None:
         assert one(fn, x).isnan().all()
     assert torch.equal(one(lambda x: torch.var_mean(x[:, 36:], -1, correction=0)[1], x), x[:, 36].double())
     assert torch.equal(one(lambda x: x.mean(-1), x), torch.full((2,), float("inf")).double())
+
+
+@pytest.mark.parametrize("op", [torch.remainder, torch.fmod, lambda a, b: torch.frac(a * b)])
+def test_a_remainder_is_that_of_the_wide_operands(op) -> None:
+    """Between multiples it is that of float64, which a correctly rounded divisor is not; at one, what is seen."""
+    x = torch.linspace(-3, -1, 101)
+    wide = x.double()
+    assert torch.allclose(one(lambda x: op(x, x.exp2()), x), op(wide, wide.exp2()), rtol=0, atol=1e-14)
+    near = op(x, x.exp2().double().float()).double() - op(wide, wide.exp2())
+    assert near.abs().max() > 1e-9, "which rounding moved"
+
+
+def test_the_multiple_that_a_remainder_takes_off_is_the_one_seen() -> None:
+    third = torch.tensor([1 / 3, 0.1, 7.0])
+    for op in (torch.remainder, torch.fmod):
+        got = one(lambda x: op(x * 3, x), third)
+        seen = op(third * 3, third).double()
+        assert ((got - seen).abs() < 1e-6).all()
+
+
+def test_a_remainder_in_place() -> None:
+    def fn(x):
+        y = x.exp2()
+        return y.remainder_(0.7)
+
+    assert torch.allclose(one(fn, X), X.double().exp2() % 0.7, rtol=0, atol=1e-14)

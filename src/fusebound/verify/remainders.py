@@ -1,0 +1,33 @@
+"""Remainders in the reference: which multiple is taken off is seen on rounded operands, as by every program, and what is
+left is that of the wide ones.
+
+For with a = q·b + r the remainder is continuous but where q changes, and there it magnifies an error of b by q: rounded
+operands alone would take a correctly rounded intermediate for the exact one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+_NAMES = ("remainder", "fmod", "frac")
+
+
+def remainder_of(op: OpOverload) -> OpOverload | None:
+    """The functional form of an operator that gives a remainder (of a division by 1 too), or None for another one."""
+    name = op._schema.name.removeprefix("aten::").removesuffix("_")
+    return getattr(getattr(torch.ops.aten, name), op._overloadname) if name in _NAMES else None
+
+
+def remainder(op: OpOverload, seen: Sequence[Any], wide: Sequence[Any]) -> torch.Tensor:
+    """`op` of the rounded operands `seen`, moved by what the `wide` ones differ from them."""
+    found = op(*seen)
+    if not found.is_floating_point():
+        return found
+    (a, b), (to_a, to_b) = (*seen, 1.0)[:2], (*wide, 1.0)[:2]
+    multiple = ((a - found) / b).round()
+    moved = (to_a - a) - multiple * (to_b - b)
+    return torch.where(moved.isfinite() & (moved != 0), found + moved, found)
