@@ -1,4 +1,5 @@
-"""Types that eager refuses though tracing takes them (E200): `a.mul_(0.5)` of integers, `~mask - mask`."""
+"""Types that eager refuses though tracing takes them (E200): `a.mul_(0.5)` of integers, `~mask - mask`; and types that
+tracing believes wrongly, as those of `foreach_pow(masks, True)`."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.utils._pytree import tree_leaves
 
 from fusebound.capture.encode import words
 from fusebound.capture.source import shown, source_of
@@ -16,7 +18,8 @@ _SCANS = words("aten::cumsum_ aten::cumprod_ aten::cumsum.out aten::cumprod.out"
 
 
 def check_types(module: torch.fx.GraphModule) -> None:
-    """Raise CaptureError for a pointwise operator or a scan whose CPU kernel raises on operands of these types.
+    """Raise CaptureError for a pointwise operator or a scan whose CPU kernel raises on operands of these types, or
+    gives other types than tracing believes.
 
     Tracing knows the types of results but not all that kernels demand, so each operator is tried on single elements:
     ones, which none of them refuses for their value. Nothing that is fused would look again.
@@ -42,10 +45,18 @@ def _try(call: torch.fx.Node) -> None:
         return
     args, kwargs = torch.fx.map_arg((call.args, call.kwargs), lambda n: _one(n.meta["val"]))
     try:
-        call.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+        given = _types(call.target(*args, **kwargs))  # pyright: ignore[reportCallIssue]
     except (RuntimeError, TypeError) as why:  # NotImplementedError is a RuntimeError
         text = str(why).split("\n")[0]
         raise CaptureError(f"the function cannot be captured: {text}", where=shown(source_of(call))) from why
+    if (believed := _types(call.meta.get("val"))) != given:
+        text = f"{' '.join(given)} from {call.target} where tracing has {' '.join(believed)}"
+        raise CaptureError(f"the function cannot be captured: {text}", where=shown(source_of(call)))
+
+
+def _types(results: Any) -> list[str]:
+    """Types of results, by name, each once."""
+    return sorted({str(t.dtype)[6:] for t in tree_leaves(results) if isinstance(t, torch.Tensor)})
 
 
 def _is_plain(value: Any) -> bool:

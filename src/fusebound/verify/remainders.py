@@ -1,8 +1,8 @@
-"""Remainders in the reference: which multiple is taken off is seen on rounded operands, as by every program, and what is
+"""Remainders in the reference: which multiple is taken off is seen on rounded operands, as by every program; what is
 left is that of the wide ones.
 
-For with a = q·b + r the remainder is continuous but where q changes, and there it magnifies an error of b by q: rounded
-operands alone would take a correctly rounded intermediate for the exact one.
+With a = q·b + r the remainder is continuous but where q changes, and it magnifies an error of b by q: rounded operands
+alone would take a correctly rounded intermediate for the exact one.
 """
 
 from __future__ import annotations

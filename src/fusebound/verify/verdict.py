@@ -10,8 +10,9 @@ from fusebound.verify.errors import Errors, pooled
 from fusebound.verify.luck import is_significant
 from fusebound.verify.tolerance import Ruling, rule, share
 
-DRAWS, FEWEST, MOST = 8, 16, 64
-"""Draws of a small output, the fewest after which anything is called worse for good, and the most."""
+DRAWS, FEWEST, CERTAIN, MOST = 8, 16, 32, 64
+"""Draws of a small output, the fewest after which anything is called worse for good, those after which what is worse by
+more than luck is, and the most."""
 _ALMOST = 0.45
 """Share of what the draws may be off, alone or together, from which on more are wanted."""
 _KNOWN = 1 << 14
@@ -37,5 +38,5 @@ def rule_on_draws(
     if not whole.explained or len(draws) < FEWEST:
         return ruling, len(draws) < FEWEST
     if is_significant(draws):
-        return ruling, True
+        return ruling, len(draws) < CERTAIN
     return Ruling("as eager", f"{ruling.detail}: by luck, eager is as often the worse one"), True

@@ -108,7 +108,10 @@ def test_a_tensor_with_gaps_that_the_program_made_keeps_them() -> None:
 @pytest.mark.parametrize("unique", [torch.unique, torch.unique_consecutive])
 def test_distinct_slices_are_stacked(unique, dim) -> None:
     """Of three axes and of axes in another order; `contiguous` after it copies, as in eager."""
-    for x in (torch.arange(60).reshape(3, 4, 5) % 7, (torch.arange(60).reshape(3, 4, 5) % 7).permute(2, 0, 1)):
+    for x in (
+        torch.arange(60).reshape(3, 4, 5) % 7,
+        (torch.arange(60).reshape(3, 4, 5) % 7).permute(2, 0, 1),
+    ):
         captured = capture(lambda x: (unique(x, dim=dim), unique(x, dim=dim).contiguous()), (x,))
         run = captured.program.module()
         for mine, theirs in zip(run(x), captured.fn(x), strict=True):

@@ -74,3 +74,16 @@ def test_types_that_eager_takes_are_fused(fn: Callable[[Tensor], Any], a: Tensor
     f = compile(fn, OPTIONS)
     torch.testing.assert_close(f(a.clone()), fn(a.clone()))
     assert f.executable is not None
+
+
+def test_a_type_that_tracing_believes_wrongly_is_not_captured() -> None:
+    def fn(a: Tensor) -> Tensor:
+        (power,) = torch._foreach_pow([a], True)
+        return ~power
+
+    assert torch._foreach_pow([MASK], True)[0].dtype == torch.bool, "as eager has it; tracing has int64"
+    with pytest.raises(CaptureError, match=r"bool from aten\._foreach_pow\.Scalar where tracing has int64"):
+        capture(fn, (MASK,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EagerNotice)
+        assert torch.equal(compile(fn, OPTIONS)(MASK), fn(MASK))

@@ -11,6 +11,7 @@ from tests.unit.verify.test_alone import draw
 from fusebound.capture.torch import capture
 from fusebound.verify.check import verify
 from fusebound.verify.luck import is_significant
+from fusebound.verify.verdict import CERTAIN, FEWEST, rule_on_draws
 
 
 @pytest.mark.parametrize(("most", "least"), [(9, 4), (3, 1), (5, 2), (6, 5)])
@@ -27,6 +28,13 @@ def test_what_is_worse_more_often_than_chance_has_it_is_none() -> None:
     assert is_significant([draw(9, 4)] * 14 + [draw(4, 4)] * 20)
     assert not is_significant([draw(9, 4)] * 13 + [draw(4, 4)] * 20)
     assert not is_significant([])
+
+
+@pytest.mark.parametrize(("count", "open"), [(FEWEST, True), (CERTAIN - 1, True), (CERTAIN, False)])
+def test_what_is_worse_by_more_than_luck_is_settled(count: int, open: bool) -> None:
+    """Draws are not added until one of eager's is bad enough."""
+    ruling, may_change = rule_on_draws([draw(5, 2, 16, explained=True)] * count)
+    assert ruling.verdict == "worse" and may_change == open
 
 
 def test_draws_of_different_sizes_have_other_parts() -> None:
