@@ -13,6 +13,7 @@ from fusebound.analysis.tau import Tau
 from fusebound.verify.errors import Errors, Exact, measure, measure_integers
 from fusebound.verify.held import Held
 from fusebound.verify.jumps import on_jump
+from fusebound.verify.luck import once
 from fusebound.verify.oracle import Reference
 from fusebound.verify.tolerance import rule
 
@@ -68,7 +69,7 @@ class Comparer:
         self, fused: torch.Tensor, eager: torch.Tensor, exact: Any, pick: Pick, tau: Tau | None
     ) -> Errors:
         wanted = _reference_of(eager, exact)
-        errors = measure(fused, eager, wanted, tau)
+        errors = replace(measure(fused, eager, wanted, tau), once=once(fused, eager, wanted))
         if rule(errors).ok or eager.is_complex():
             return errors
         if not eager.is_floating_point():
@@ -78,7 +79,9 @@ class Comparer:
         shaken = [pick(r) for r in self._shaken()]
         if jumps := int((places := on_jump(fused, wanted.value, shaken)).sum()):
             kept = torch.where(places, eager, fused)
-            errors = replace(measure(kept, eager, wanted), equal=False, jumps=jumps)
+            errors = replace(
+                measure(kept, eager, wanted), equal=False, jumps=jumps, once=once(kept, eager, wanted)
+            )
         moved = [measure(s.to(eager.dtype), eager, wanted) for s in shaken if s.shape == eager.shape]
         return errors if rule(errors).ok else replace(errors, explained=_within(errors, moved))
 

@@ -99,7 +99,8 @@ class Errors:
     """Errors of one output of type `dtype`. `changes` are elements whose class (or integer value) is not eager's;
     `tau_share` is the distance from eager as a share of what a τ allows. `jumps` elements lie on a jump (`jumps.py`)
     and are left out of all else. `explained`: where fused breaks the rule, its errors are within what moving the
-    program's intermediates by an ULP does, as another order of evaluation might."""
+    program's intermediates by an ULP does, as another order of evaluation might. `once`: the elements whose value no
+    other one has (`luck.once`)."""
 
     dtype: torch.dtype
     parts: tuple[Part, ...]
@@ -108,6 +109,7 @@ class Errors:
     tau_share: float = 0.0
     jumps: int = 0
     explained: bool = True
+    once: Part | None = None
 
     @property
     def whole(self) -> Part:

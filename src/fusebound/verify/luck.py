@@ -5,30 +5,53 @@ By luck eager is the worse one as often and by as much. So the draws are compare
 (Wilcoxon, "Individual Comparisons by Ranking Methods", Biometrics Bulletin 1, 1945) on the logarithm of fused's error
 over eager's: the rms of every part of the output, and the largest. Pairs without a difference are left out, equal
 differences share the mean of their ranks, and the chance is counted, not approximated.
+
+A number that many elements have, as the bound of a clamp, is rounded once, in all draws alike: it shows nothing. Where
+a draw has other numbers too, they alone are compared.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
+import torch
 
-from fusebound.verify.errors import Errors
+from fusebound.verify.errors import Errors, Exact, Part, measure
 
 SIGNIFICANT = 1e-4
 """Chance of such ranks, were neither worse: `verify` asks this of dozens of sets and outputs."""
+_FEW = 1 << 12
+"""Elements of an output that may be drawn several times."""
 
 
 def is_significant(draws: Sequence[Errors]) -> bool:
     """Whether the draws of one output show that it is worse than eager's."""
     pairs: dict[str, list[tuple[float, float]]] = {"largest": []}
     for e in draws:
-        pairs["largest"].append((e.whole.fused.largest, e.whole.eager.largest))
-        for p in e.parts:
+        parts = e.parts if e.once is None else (e.once,)
+        pairs["largest"].append((parts[0].fused.largest, parts[0].eager.largest))
+        for p in parts:
             pairs.setdefault(p.name, []).append((p.fused.norm, p.eager.norm))
     return any(_chance(found) < SIGNIFICANT for found in pairs.values())
+
+
+def once(fused: torch.Tensor, eager: torch.Tensor, exact: Exact) -> Part | None:
+    """The errors of the elements of a small output whose exact value no other element has; None where that are all of
+    them, or none."""
+    if not eager.is_floating_point() or eager.numel() >= _FEW:
+        return None
+    _, which, times = torch.unique(exact.value, return_inverse=True, return_counts=True)
+    alone = times[which] == 1
+    if not 0 < int(alone.sum()) < eager.numel():
+        return None
+    residue = None if exact.residue is None else exact.residue[alone]
+    return measure(
+        fused[alone], eager[alone], replace(exact, value=exact.value[alone], residue=residue)
+    ).whole
 
 
 def _chance(pairs: Sequence[tuple[float, float]]) -> float:

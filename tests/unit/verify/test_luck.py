@@ -10,7 +10,8 @@ from tests.unit.verify.test_alone import draw
 
 from fusebound.capture.torch import capture
 from fusebound.verify.check import verify
-from fusebound.verify.luck import is_significant
+from fusebound.verify.errors import Exact
+from fusebound.verify.luck import is_significant, once
 from fusebound.verify.verdict import CERTAIN, FEWEST, rule_on_draws
 
 
@@ -87,3 +88,30 @@ def test_a_fault_where_the_size_depends_on_the_data() -> None:
 
     x = torch.randn(128).bfloat16()
     assert not verify(faulty, capture(fn, (x,)), (x,), sets=("given", "like")).ok
+
+
+def test_a_number_that_many_elements_have_is_one_rounding() -> None:
+    """Of the others it has to show that a result is worse."""
+    bound = torch.tensor(5.0)
+    x = 5 + torch.randn(24, generator=torch.Generator().manual_seed(1))
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.clamp(max=5).exp().sin()
+
+    def off(x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+        y = x.clamp(max=5).exp()
+        return torch.where(where, y.nextafter(further), y).sin()
+
+    further = (bound.exp().double() - bound.double().exp()).sign().float() * torch.inf
+    captured = capture(fn, (x,))
+    found = verify(lambda x: off(x, x >= 5), captured, (x,), sets=("given",))
+    assert found.ok, found.summary()
+    assert not verify(lambda x: off(x, x < 9), captured, (x,), sets=("given",)).ok
+
+
+def test_the_elements_whose_value_no_other_has() -> None:
+    exact = torch.tensor([1.0, 2.0, 1.0, 3.0], dtype=torch.float64)
+    part = once(exact.float() + 1, exact.float(), Exact(exact))
+    assert part is not None and (part.count, part.fused.largest, part.value_norm) == (2, 1.0, 13**0.5)
+    assert once(exact[:2].float(), exact[:2].float(), Exact(exact[:2])) is None, "all of them"
+    assert once(exact[::2].float(), exact[::2].float(), Exact(exact[::2])) is None, "none"
