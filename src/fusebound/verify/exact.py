@@ -28,7 +28,8 @@ _EXACT = """
 
 _DISCONTINUOUS = """
     eq ne lt le gt ge isclose floor ceil round trunc frac sign sgn heaviside fmod remainder floor_divide argmax argmin
-    argsort bucketize searchsorted fake_quantize_per_tensor_affine logical_and logical_or logical_xor logical_not
+    argsort bucketize searchsorted fake_quantize_per_tensor_affine logical_and logical_or logical_xor logical_not any
+    all count_nonzero nonzero
 """
 _MOVES = """
     view reshape permute transpose t expand expand_as squeeze unsqueeze flatten select slice narrow contiguous clone

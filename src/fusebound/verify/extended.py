@@ -30,7 +30,10 @@ from fusebound.capture.encode import words
 from fusebound.capture.fxnodes import target_name
 from fusebound.capture.replay import resolve
 from fusebound.verify.call import Capture, Leaf, program_of
-from fusebound.verify.extended_ops import OPS, Wide, round_to
+from fusebound.verify.exact import discontinuous
+from fusebound.verify.extended_ops import OPS, Wide, converted, rounded
+from fusebound.verify.remainders import moved, remainder_of
+from fusebound.verify.seen import number_as, seen_as, user_dtype
 
 _LIMIT = 1 << 18
 """Elements of a value beyond which long double takes too long."""
@@ -161,14 +164,31 @@ class _Interpreter(torch.fx.Interpreter):
         rule = OPS.get(f"{packet}.{n.target._overloadname}") or OPS.get(packet)
         if rule is None:
             raise NoReference(f"no long double form of aten.{packet}")
-        dtype = _dtype(n)
         if packet == "_to_copy":
-            return _cast(args[0], _dtype(n.args[0]), dtype)
+            return _cast(args[0], user_dtype(n.args[0]), user_dtype(n))
         kwargs = {k: v for k, v in kwargs.items() if k not in _PLACEMENT}
         try:
-            return _typed(rule(*args, **kwargs), n)
+            return _typed(_apply(rule, n, n.target, args, kwargs), n)
         except (TypeError, ValueError, IndexError, NotImplementedError) as why:
             raise NoReference(f"no long double form of aten.{packet}: {why}") from why
+
+
+def _apply(rule: Callable[..., Any], n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
+    """The rule's result; a discontinuous operator's operands are rounded as every program sees them (`seen`)."""
+    if not discontinuous(op):
+        return rule(*args, **kwargs)
+    seen = [_as_seen(x, types) for x, types in zip(args, seen_as(n, op), strict=True)]
+    found = rule(*seen, **kwargs)
+    if remainder_of(op) is None or not _floats(found):
+        return found
+    by = moved(found, seen, args)
+    return np.where(np.isfinite(by) & (by != 0), found + by, found)
+
+
+def _as_seen(x: Any, types: tuple[torch.dtype, ...]) -> Any:
+    if isinstance(x, (int, float)):
+        return number_as(x, types)
+    return functools.reduce(rounded, types, x) if types and _floats(x) else x
 
 
 def _drawn(n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
@@ -184,25 +204,22 @@ def _drawn(n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return value
         wide = value.astype(np.float64) if value.dtype == np.longdouble else value
-        return torch.from_numpy(np.ascontiguousarray(wide).reshape(wide.shape)).to(_dtype(of))
+        return torch.from_numpy(np.ascontiguousarray(wide).reshape(wide.shape)).to(user_dtype(of))
 
-    dtype = {"dtype": _dtype(n)} if any(a.name == "dtype" for a in op._schema.arguments) else {}
+    dtype = {"dtype": user_dtype(n)} if any(a.name == "dtype" for a in op._schema.arguments) else {}
     made = op(*(narrow(a, v) for a, v in zip(n.args, args, strict=True)), **{**kwargs, **dtype})
     return _typed(pytree.tree_map_only(torch.Tensor, _wide, made), n)
-
-
-def _dtype(n: Any) -> torch.dtype | None:
-    val = n.meta.get("val") if isinstance(n, torch.fx.Node) else None
-    return val.dtype if isinstance(val, torch.Tensor) else None
 
 
 def _cast(x: Wide, source: torch.dtype | None, to: torch.dtype | None) -> Any:
     if to is None or source is None:
         raise NoReference("a conversion of unknown type")
     if not to.is_floating_point:
-        # The framework decides what becomes of values out of range.
-        return torch.from_numpy(x.astype(np.float64)).to(to).numpy() if _floats(x) else x.astype(_name(to))
-    return round_to(x, source, to)
+        # What is stored is converted, and the framework decides what becomes of values out of range.
+        if not _floats(x):
+            return x.astype(_name(to))
+        return torch.from_numpy(rounded(x, source).astype(np.float64)).to(to).numpy()
+    return converted(x, source, to)
 
 
 def _typed(result: Any, n: torch.fx.Node) -> Any:

@@ -15,16 +15,21 @@ Wide = np.ndarray[Any, Any]
 L = np.longdouble
 
 
-def round_to(x: Wide, source: torch.dtype, to: torch.dtype) -> Wide:
+def rounded(x: Wide, to: torch.dtype) -> Wide:
+    """The nearest values of a floating type, still in long double."""
+    if to in (torch.float64, torch.float32):
+        return x.astype(np.float64 if to == torch.float64 else np.float32).astype(L)
+    narrow = torch.from_numpy(np.asarray(x, dtype=np.float64)).to(to)
+    return narrow.to(torch.float64).numpy().astype(L)
+
+
+def converted(x: Wide, source: torch.dtype, to: torch.dtype) -> Wide:
     """Rounded to the narrower type that the user asks for; unchanged if `to` holds every value of
     `source`."""
     wider = source.is_floating_point and to.itemsize >= source.itemsize
     if wider and torch.finfo(to).eps <= torch.finfo(source).eps:
         return x.astype(L)
-    if to == torch.float32:
-        return x.astype(np.float32).astype(L)
-    narrow = torch.from_numpy(np.asarray(x, dtype=np.float64)).to(to)
-    return narrow.to(torch.float64).numpy().astype(L)
+    return rounded(x, to)
 
 
 def _axes(x: Wide, dim: Any) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from fusebound.verify.exact import adds_exactly, discontinuous, rounds, selects
 from fusebound.verify.extrema import IEEE
 from fusebound.verify.placed import PLACED
 from fusebound.verify.remainders import remainder, remainder_of
+from fusebound.verify.seen import number_as, seen_as, user_dtype
 
 _REPLACED = {**IEEE, **PLACED}
 _CASTS = frozenset(("aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"))
@@ -41,16 +43,13 @@ def widened(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
-def user_dtype(node: Any) -> torch.dtype | None:
-    """The type that the user's program has at graph node `node`, or None where that is no tensor."""
-    val = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    return val.dtype if isinstance(val, torch.Tensor) else None
-
-
 def rounded(x: torch.Tensor, source: torch.dtype | None, to: torch.dtype) -> torch.Tensor:
-    """`x`, which stands for a value of type `source`, rounded to `to` where that is narrower; still wide."""
-    if not to.is_floating_point:
+    """`x`, which stands for a value of type `source`, rounded to `to` where that is narrower; still wide. An integer
+    type truncates what is stored: there `x` is rounded to `source`."""
+    if to.is_complex:
         return x
+    if not to.is_floating_point:
+        return x.to(source).to(torch.float64) if x.is_floating_point() and source is not None else x
     if x.is_floating_point() and source is not None and _holds(to, source):
         return x
     return x.to(to).to(torch.float64)
@@ -201,24 +200,25 @@ class WideInterpreter(torch.fx.Interpreter):
 
 
 def _as_seen(n: torch.fx.Node, op: OpOverload, args: Any) -> Any:
-    """The operands of a discontinuous operator as every program sees them: rounded to the user's types, for it compares
-    what is stored or what a kernel has to round (F201), never a wide intermediate."""
+    """The operands of a discontinuous operator as every program sees them (`seen`)."""
 
-    def one(i: int, x: Any) -> Any:
-        dtype = user_dtype(n.args[i])
-        if not isinstance(x, torch.Tensor) or dtype is None or not x.is_floating_point():
+    def one(i: int, x: Any, types: tuple[torch.dtype, ...]) -> Any:
+        if isinstance(x, (int, float)):
+            return number_as(x, types)
+        if not isinstance(x, torch.Tensor) or not x.is_floating_point() or not types:
             return x
-        seen = x.to(dtype).to(torch.float64)
+        seen = reduce(torch.Tensor.to, types, x).to(torch.float64)
         return x.copy_(seen) if i == 0 and op._schema.is_mutable else seen
 
-    return [one(i, x) for i, x in enumerate(args)]
+    return [one(i, x, types) for i, (x, types) in enumerate(zip(args, seen_as(n, op), strict=True))]
 
 
 def _cast(n: torch.fx.Node, name: str, args: Any, kwargs: Any) -> torch.Tensor:
     x, source, to = args[0], user_dtype(n.args[0]), user_dtype(n)
     if to is None or to.is_complex or not isinstance(x, torch.Tensor):
         return x
-    result = rounded(x, source, to) if to.is_floating_point else x.to(to)
+    result = rounded(x, source, to)
+    result = result if to.is_floating_point else result.to(to)
     layout = kwargs.get("memory_format") or torch.preserve_format
     if result is x and (source != to or name in _COPYING_CASTS or kwargs.get("copy")):
         return x.clone(memory_format=layout)

@@ -2,7 +2,8 @@
 left is that of the wide ones.
 
 With a = q·b + r the remainder is continuous but where q changes, and it magnifies an error of b by q: rounded operands
-alone would take a correctly rounded intermediate for the exact one.
+alone would take a correctly rounded intermediate for the exact one. A number is no intermediate: every program divides
+by it as rounded.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ def remainder(op: OpOverload, seen: Sequence[Any], wide: Sequence[Any]) -> torch
     found = op(*seen)
     if not found.is_floating_point():
         return found
+    by = moved(found, seen, wide)
+    return torch.where(by.isfinite() & (by != 0), found + by, found)
+
+
+def moved(found: Any, seen: Sequence[Any], wide: Sequence[Any]) -> Any:
+    """How far from `found`, the remainder of the operands `seen`, that of the `wide` ones lies by the same multiple."""
     (a, b), (to_a, to_b) = (*seen, 1.0)[:2], (*wide, 1.0)[:2]
     multiple = ((a - found) / b).round()
-    moved = (to_a - a) - multiple * (to_b - b)
-    return torch.where(moved.isfinite() & (moved != 0), found + moved, found)
+    return _apart(to_a, a) - multiple * _apart(to_b, b)
+
+
+def _apart(wide: Any, seen: Any) -> Any:
+    return 0.0 if isinstance(wide, (int, float)) else wide - seen

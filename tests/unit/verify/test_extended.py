@@ -94,6 +94,46 @@ def test_a_remainder_where_the_quotient_overflows_is_exact(fn) -> None:
     assert (got == math.fmod(7.0, 3 * 2.0**-1074)).all()
 
 
+SEEN = {
+    "floor": lambda x: (x / 0.1).floor(),
+    "rounding mode": lambda x: torch.div(x / 0.1, 1.0, rounding_mode="floor"),
+    "comparison": lambda x: torch.where(x / 0.1 >= x * 10, 1.0, x),
+    "sign": lambda x: (x * 1e-200 * 1e-200).sign(),
+    "any": lambda x: (x * 1e-200 * 1e-200).any(),
+    "integer of float32": lambda x: (x.float() * (1 - 2**-30)).to(torch.int32),
+    "number beside float32": lambda x: x.float() / 40960 == 0.1,
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_operands_of_a_jump_are_seen_as_eager_stores_them(name: str) -> None:
+    """4096 / 0.1 is 40959.9999999999977 in long double and 40960 in float64."""
+    x = torch.tensor([4096.0, 1.0, 2.0], dtype=torch.float64)
+    (got,), _ = Extended(traced := trace(SEEN[name], x))(bind(traced, (x,)))
+    np.testing.assert_array_equal(got, SEEN[name](x).numpy())
+
+
+def test_a_jump_of_the_reference_alone_excuses_nothing() -> None:
+    x = torch.arange(1.0, 513, dtype=torch.float64)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x / 0.1).floor()
+
+    wrong = verify(lambda x: fn(x) + (x == 3), trace(fn, x), (x,), sets=("given",))
+    assert not wrong.ok
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda x: x / 0.1 % 1.0, lambda x: torch.fmod(x / 0.1, 1.0), lambda x: (x / 0.1).frac()]
+)
+def test_a_remainder_takes_the_multiple_of_what_is_seen_off_the_wide_operand(fn) -> None:
+    x = torch.tensor([4096.0, 1.0], dtype=torch.float64)
+    (got,), _ = Extended(traced := trace(fn, x))(bind(traced, (x,)))
+    wide = x.numpy().astype(np.longdouble) / np.longdouble(0.1)
+    np.testing.assert_array_equal(got, wide - np.rint(wide))
+    assert (got < 0).all() and not fn(x).any()
+
+
 def test_mutations_and_casts() -> None:
     def fn(x, w):
         y = x.float().double() + w

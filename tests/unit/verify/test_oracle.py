@@ -203,4 +203,24 @@ def test_a_remainder_in_place() -> None:
         y = x.exp2()
         return y.remainder_(0.7)
 
-    assert torch.allclose(one(fn, X), X.double().exp2() % 0.7, rtol=0, atol=1e-14)
+    divisor = torch.tensor(0.7).item()  # as eager takes it beside float32
+    assert torch.allclose(one(fn, X), X.double().exp2() % divisor, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x == 0.1, x > 0.1, x <= 0.1),
+        lambda x: (x < torch.tensor(0.1, dtype=torch.float64),),
+        lambda x: (x % 0.1, torch.fmod(x, 0.7)),
+        lambda x: (torch.div(x, 0.1, rounding_mode="floor"),),
+        lambda x: ((x * 1e-30 * 1e-30).bool(), (x * 1e-30 * 1e-30).any()),
+        lambda x: (((1 - x * 2**-30) * 8).to(torch.int64),),
+    ],
+    ids=["numbers", "0-d tensor", "remainders", "division", "truth", "integers"],
+)
+def test_operands_of_a_jump_are_seen_as_eager_stores_them(fn, dtype: torch.dtype) -> None:
+    x = torch.tensor([0.1, 0.3, 0.7, 1.0, 3.0], dtype=dtype)
+    for got, want in zip(oracle(trace(fn, x), (x,)), fn(x), strict=True):
+        torch.testing.assert_close(got.to(want.dtype), want, rtol=0, atol=0)
