@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from fusebound.analysis.group import in_order
 from fusebound.analysis.tau import Difference, Tau
@@ -28,15 +29,26 @@ def rms_limit(eager: float, ulp: float) -> float:
     return max(RMS_SLACK * eager, RMS_ULP * ulp)
 
 
+def max_limit(eager: float) -> float:
+    """The largest error of a fused element beyond 4 ULP of itself (`beyond`), by eager's largest anywhere."""
+    return MAX_SLACK * eager
+
+
+def beyond(error: Any, unit: Any) -> Any:
+    """The errors of the elements that are beyond 4 ULP of themselves, of arrays or tensors; `unit` is one ULP at each
+    element."""
+    return error[error > MAX_ULP * unit]
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorFacts:
     """Errors of one output of a candidate against float64, eager and fused, on the worst data set.
 
-    `difference` is what lies between eager and fused. `rms_ulp` is one ULP at the output's rms, `max_ulp` one ULP
-    of the element with the largest error. `class_changes` counts elements whose class (finite, ±Inf, NaN) is wrong
-    in the fused result and right in eager's, `finite_lost` those of them that are finite in eager. `finite_gained`
-    counts the other direction, over all data sets: finite in the fused result, as in float64, and not in eager's, whose
-    intermediate overflows. `data` names the data set.
+    `excess` is the largest fused error among elements beyond 4 ULP of themselves. `difference` is what lies between
+    eager and fused. `rms_ulp` is one ULP at the output's rms. `class_changes` counts elements whose class (finite,
+    ±Inf, NaN) is wrong in the fused result and right in eager's, `finite_lost` those of them that are finite in eager.
+    `finite_gained` counts the other direction, over all data sets: finite in the fused result, as in float64, and not
+    in eager's, whose intermediate overflows. `data` names the data set.
     """
 
     output: str
@@ -45,9 +57,9 @@ class ErrorFacts:
     fused_rms: float
     eager_max: float
     fused_max: float
+    excess: float
     difference: Difference
     rms_ulp: float
-    max_ulp: float
     class_changes: int = 0
     finite_lost: int = 0
     finite_gained: int = 0
@@ -58,7 +70,7 @@ class ErrorFacts:
 
     @property
     def max_limit(self) -> float:
-        return max(MAX_SLACK * self.eager_max, MAX_ULP * self.max_ulp)
+        return max_limit(self.eager_max)
 
 
 def rounding_points(g: Graph, nodes: Collection[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fusebound.analysis import datasets
 from fusebound.analysis.group import boundary
 from fusebound.analysis.interpret import evaluate, rounded
-from fusebound.analysis.numerics import ErrorFacts
+from fusebound.analysis.numerics import ErrorFacts, beyond
 from fusebound.analysis.shrink import Shapes, shrink
 from fusebound.analysis.structure import Key, structure
 from fusebound.analysis.tau import Difference, Tau, ulp
@@ -73,9 +73,7 @@ def _worst(g: Graph, nodes: frozenset[str], tau: Tau | None) -> tuple[int, Error
 
 def _badness(f: ErrorFacts) -> tuple[bool, float]:
     tiny = np.finfo(np.float64).tiny
-    return bool(f.class_changes), max(
-        f.fused_rms / max(f.rms_limit, tiny), f.fused_max / max(f.max_limit, tiny)
-    )
+    return bool(f.class_changes), max(f.fused_rms / max(f.rms_limit, tiny), f.excess / max(f.max_limit, tiny))
 
 
 def _compare(
@@ -103,13 +101,14 @@ def _facts(
 ) -> ErrorFacts:
     want = rounded(exact, dtype)
     in_eager, in_fused, in_truth = np.isfinite(eager), np.isfinite(fused), np.isfinite(want)
-    good = in_eager & in_fused & in_truth
-    a, b, c = eager[good], fused[good], exact[good]
+    good = in_eager & in_fused
+    # Where the reference alone is not finite, eager is the reference.
+    a, b, c = eager[good], fused[good], np.where(in_truth, exact, eager)[good]
     ea, eb = np.abs(a - c), np.abs(b - c)
     wrong = (_class(fused) != _class(want)) & (_class(eager) == _class(want))
     return ErrorFacts(
-        output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), Difference.between(a, b, dtype, tau),
-        float(ulp(_rms(c), dtype)), float(ulp(c[np.argmax(eb)] if c.size else 0.0, dtype)),
+        output, data, _rms(ea), _rms(eb), _max(ea), _max(eb), _max(beyond(eb, ulp(c, dtype))),
+        Difference.between(a, b, dtype, tau), float(ulp(_rms(c), dtype)),
         int(np.sum(wrong)), int(np.sum(in_eager & in_truth & ~in_fused)),
         int(np.sum(in_fused & in_truth & ~in_eager)),
     )  # fmt: skip

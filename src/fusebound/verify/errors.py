@@ -13,7 +13,7 @@ from functools import cache
 
 import torch
 
-from fusebound.analysis.numerics import MAX_ULP
+from fusebound.analysis.numerics import beyond
 from fusebound.analysis.tau import Difference, Tau
 from fusebound.capture.encode import dtype_name
 from fusebound.verify import classes
@@ -268,7 +268,7 @@ def _part(name: str, p: _Piece, dtype: torch.dtype, floor: float) -> Part:
         _gap(e_error.abs_(), unit, dtype),
         _gap((f - e).abs_(), unit, dtype),
         _norm(exact),
-        _top(f_error[f_error > MAX_ULP * unit.clamp_(min=floor)]),
+        _top(beyond(f_error, unit.clamp_(min=floor))),
     )
 
 

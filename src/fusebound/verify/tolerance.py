@@ -1,7 +1,7 @@
 """When a fused result is no worse than eager's: the rule of docs/gates.md (Precision), per output.
 
     rms(fused − fp64) ≤ max(1.25 · rms(eager − fp64), 2 ULP at the output's rms)
-    max|fused − fp64| ≤ max(2 · max|eager − fp64|, 4 ULP of that element)
+    |fused − fp64| ≤ max(2 · max|eager − fp64|, 4 ULP of that element) at every element
 
 on the whole output and on its tails alone, and no change of class (NaN, +Inf, -Inf, finite, sign of zero)
 against both the reference and eager. Integers and bools equal eager's except where the reference differs
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fusebound.analysis.numerics import MAX_SLACK, ROUNDING, rms_limit
+from fusebound.analysis.numerics import ROUNDING, max_limit, rms_limit
 from fusebound.analysis.tau import Tau
 from fusebound.verify.classes import GAINED
 from fusebound.verify.errors import Errors, Part, saturated, step
@@ -71,7 +71,7 @@ def rule(
 def share(errors: Errors) -> float:
     """The errors of a floating output, their rms and the largest, as a share of what the rule allows."""
     whole = errors.whole
-    limits = rms_limit(whole.rms(whole.eager), errors.step), MAX_SLACK * whole.eager.largest
+    limits = rms_limit(whole.rms(whole.eager), errors.step), max_limit(whole.eager.largest)
     found = whole.rms(whole.fused), whole.excess
     return max((f / limit for f, limit in zip(found, limits, strict=True) if limit), default=0.0)
 
@@ -101,6 +101,6 @@ def _complaint(part: Part, errors: Errors) -> str:
     limit = rms_limit(usual, step(part.value_rms, errors.dtype))
     if fused > limit:
         return f"{part.name}: rms error {fused:.3g}, eager {eager:.3g}, limit {limit:.3g}"
-    if part.excess > MAX_SLACK * whole.eager.largest:
+    if part.excess > max_limit(whole.eager.largest):
         return f"{part.name}: max error {part.excess:.3g}, eager {whole.eager.largest:.3g}"
     return ""

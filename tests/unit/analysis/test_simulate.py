@@ -162,7 +162,7 @@ def test_what_cannot_shrink_is_not_simulated() -> None:
 def test_a_fused_half_chain_is_nearer_to_float64_than_eager(dtype: str) -> None:
     g = chain(dtype)
     f = simulate(g, nodes(g, "add", "mul", "tanh"))
-    assert f is not None and f.fused_max <= f.max_limit and not f.class_changes
+    assert f is not None and f.excess <= f.max_limit and not f.class_changes
     assert 0 < f.fused_rms < f.eager_rms
     assert needs_simulation(g, nodes(g, "add", "mul"), None, whole=False)
     assert not needs_simulation(g, nodes(g, "add"), None, whole=True)

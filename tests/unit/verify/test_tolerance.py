@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from fusebound.analysis.simulate import _facts
 from fusebound.verify.classes import GAINED, NO_WORSE
 from fusebound.verify.errors import Exact, measure, pooled, ulp
 from fusebound.verify.tolerance import rule
@@ -66,6 +68,41 @@ def test_one_element_far_off_is_worse() -> None:
     fused[5] += 40 * STEP
     found = ruling(fused, eager)
     assert found.verdict == "worse" and "max error" in found.detail
+
+
+def test_the_largest_error_within_4_ulp_of_itself_hides_no_other() -> None:
+    """One of 3 ULP at 2^20 beside one of 128 at 1, which eager has within one."""
+    exact = torch.cat([torch.full((60,), 2.0**20), torch.ones(60)]).double()
+    eager, fused = exact.clone(), exact.clone()
+    eager[60:] += STEP
+    fused[0] += 3 * 2.0**-3
+    fused[60] += 128 * STEP
+    facts = _facts("y", "normal", "float32", eager.numpy(), fused.numpy(), exact.numpy(), None)
+    found = ruling(fused.float(), eager.float(), exact)
+    assert facts.fused_rms < facts.rms_limit and facts.excess > facts.max_limit
+    assert found.verdict == "worse" and "max error" in found.detail
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gate_holds_what_the_verifier_holds(dtype: str, seed: int) -> None:
+    """On numbers of all magnitudes with errors of some ULP, and one that is infinite in float64 alone."""
+    generator = torch.Generator().manual_seed(seed)
+    kind = getattr(torch, dtype)
+    info = torch.finfo(kind)
+    size, *noise = torch.randn(3, 512, generator=generator, dtype=torch.float64)
+    exact = torch.tensor(info.max, dtype=torch.float64) ** (size / 4).clamp(max=0.9)
+    eager, fused = ((exact * (1 + 2 * info.eps * x)).to(kind) for x in noise)
+    exact[0], eager[0], fused[0] = 1.1 * info.max, info.max, 0.99 * info.max
+    errors = measure(fused, eager, Exact(exact)).whole
+    with np.errstate(over="ignore"):
+        facts = _facts(
+            "y", "normal", dtype, eager.double().numpy(), fused.double().numpy(), exact.numpy(), None
+        )
+    assert facts.excess == errors.excess > 0
+    assert (facts.eager_max, facts.fused_max) == (errors.eager.largest, errors.fused.largest)
+    assert facts.eager_rms == pytest.approx(errors.rms(errors.eager), rel=1e-12)
+    assert facts.fused_rms == pytest.approx(errors.rms(errors.fused), rel=1e-12)
 
 
 def test_a_tail_is_judged_alone() -> None:
