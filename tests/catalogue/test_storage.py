@@ -118,6 +118,30 @@ def an_indexed_write_then_its_mirror(a: Tensor, b: Tensor, i: Tensor) -> None:
     a.add_(a.flip(0))
 
 
+# -- two versions, of which the earlier is kept
+
+
+@case(x(), x(2, 6, seed=1))
+def overwritten_whole(a: Tensor, b: Tensor) -> Tensor:
+    y = a.slice_scatter(b * 3, 0, 0, 2)
+    a.copy_(y * 2)
+    return y
+
+
+@case(x(), x(2, 6, seed=1), x(2, 6, seed=2))
+def overlapping_parts(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    y = a.slice_scatter(b * 3, 0, 0, 2)
+    a.copy_(y + y.slice_scatter(c * 2, 0, 1, 3))
+    return y
+
+
+@case(x(), x(2, 6, seed=1), x(2, 6, seed=2), kernels=2, apart={("slice_scatter", "slice_scatter_1"): "F501"})
+def parts_that_do_not_meet(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    y = a.slice_scatter(b * 3, 0, 0, 2)
+    a.copy_(y.slice_scatter(c * 2, 0, 2, 4))
+    return y
+
+
 # -- reductions, broadcasts, masks
 
 

@@ -1,4 +1,7 @@
-"""WAR and WAW: an in-place write of a storage against other accesses of it, by their index maps."""
+"""WAR: an in-place write of a storage against the reads of it, by their index maps.
+
+WAW is none: each version of a tensor is a value with memory of its own, and only the last is written into the input.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from fusebound.analysis.access import Region, ints, whole
-from fusebound.analysis.alias import storages
 from fusebound.analysis.group import in_order
 from fusebound.analysis.resolve import NeedSplit, Ranges, Resolver, Unresolved, interval
 from fusebound.ir.graph import Graph, Node, hint
@@ -21,7 +23,6 @@ MAX_POINTS = 2000
 class Hazard:
     """Why a kernel may not write `storage` in place; `read` and `write` show the two index maps."""
 
-    code: str
     storage: str
     message: str
     read: str
@@ -41,22 +42,21 @@ class Undecided:
 
 
 def hazard(g: Graph, nodes: Collection[str]) -> Hazard | Undecided | None:
-    """The first WAR or WAW inside a group; without one, the first search that ended without an answer; None where there
-    is no hazard. The kernel writes a mutated input where it makes its new value."""
+    """The first WAR inside a group; without one, the first search that ended without an answer; None where there is no
+    hazard. The kernel writes a mutated input where it makes its new value."""
     inside = frozenset(nodes)
     undecided: Undecided | None = None
     for m in g.mutations:
         maker = g.producer.get(m.source)
         if maker is None or maker.id not in inside:
             continue
-        for check in (_war, _waw):
-            match check(g, inside, m.target, maker):
-                case Hazard() as found:
-                    return found
-                case Undecided() as found:
-                    undecided = undecided or found
-                case None:
-                    pass
+        match _war(g, inside, m.target, maker):
+            case Hazard() as found:
+                return found
+            case Undecided() as found:
+                undecided = undecided or found
+            case None:
+                pass
     return undecided
 
 
@@ -75,7 +75,7 @@ def _war(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard |
     )
     flip = f"write the result to a new tensor instead of {writer.written or writer.target}"
     write = show(identity(rank))
-    return Hazard("F102", target, text, found.index, write, (found.node.id, maker.id), flip)
+    return Hazard(target, text, found.index, write, (found.node.id, maker.id), flip)
 
 
 _HOW = {"slice": "sliced", "flip": "flipped", "permute": "permuted", "cat": "shifted", "pad": "shifted",
@@ -180,64 +180,12 @@ class _Reads:
         return any(e != w and n != 1 and not (e.vars and min(e.vars) >= rank) for e, w, n in axes)
 
 
-def _waw(g: Graph, inside: frozenset[str], target: str, maker: Node) -> Hazard | None:
-    """Two versions of one storage that must both reach memory, written at overlapping but unequal points."""
-    writers = [n for n in in_order(g, inside) if n.op == "slice_scatter" and n.id != maker.id]
-    owner = storages(g).base
-    for n in writers:
-        if n.out not in g.escaping or _base(g, n.out) != target or not _versions(g, n.out, maker.out):
-            continue
-        if _written(g, n) != _written(g, maker) and owner[n.out] != owner[maker.out]:
-            a, b = g.user[n.user].label, g.user[maker.user].label
-            text = (
-                f"{a} and {b} both write {target}, at overlapping points of different maps, "
-                f"and both results are kept"
-            )
-            flip = "keep only the last version"
-            return Hazard(
-                "F103", target, text, _show(_written(g, n)), _show(_written(g, maker)), (n.id, maker.id), flip
-            )
-    return None
-
-
-def _base(g: Graph, value: str) -> str:
-    """The tensor whose content a chain of slice assignments changes part by part."""
-    while (p := g.producer.get(value)) is not None and p.op == "slice_scatter":
-        value = p.inputs[0]
-    return value
-
-
-def _versions(g: Graph, old: str, new: str) -> bool:
-    """Whether `new` was made from `old` by further writes."""
-    queue, seen = [new], {new}
-    while queue:
-        p = g.producer.get(queue.pop())
-        for v in p.inputs if p is not None else ():
-            if v == old:
-                return True
-            if v not in seen:
-                seen.add(v)
-                queue.append(v)
-    return False
-
-
-def _written(g: Graph, n: Node) -> Region:
-    """The points that a node writes anew: the slice of a slice assignment, else everything."""
-    if n.op != "slice_scatter":
-        return whole(g.values[n.out])
-    dim, start, step = n.attr("dim"), n.attr("start"), n.attr("step")
-    assert isinstance(dim, int) and isinstance(start, int) and isinstance(step, int)
-    size = hint(g.values[n.inputs[1]].shape[dim])
-    region = list(whole(g.values[n.out]))
-    region[dim] = (start, size, step)
-    return tuple(region)
-
-
 def _changed(g: Graph, maker: Node, target: str) -> Region:
-    """The points of `target` at which `maker`'s result may differ from it."""
-    kept = maker.op == "slice_scatter" and maker.inputs[0] == target
-    return _written(g, maker) if kept else whole(g.values[target])
-
-
-def _show(r: Region) -> str:
-    return "[" + ", ".join(f"{a}:{a + n * s}" + (f":{s}" if s > 1 else "") for a, n, s in r) + "]"
+    """The points of `target` at which `maker`'s result may differ from it: the slice of a slice assignment to it, else
+    everything."""
+    region = list(whole(g.values[target]))
+    if maker.op == "slice_scatter" and maker.inputs[0] == target:
+        dim, start, step = maker.attr("dim"), maker.attr("start"), maker.attr("step")
+        assert isinstance(dim, int) and isinstance(start, int) and isinstance(step, int)
+        region[dim] = (start, hint(g.values[maker.inputs[1]].shape[dim]), step)
+    return tuple(region)

@@ -145,10 +145,8 @@ def _stores(p: Placement, value: str) -> list[Store]:
     chosen = _partition(parts, p.shape(value), tuple(p.sizes))
     if chosen is None:
         n = p.g.producer[value]
-        raise Unresolved(
-            "F501", f"{p.label(n)} must be stored, but the group needs only part of it or needs it elsewhere",
-            n.id,
-        )  # fmt: skip
+        why = f"{p.label(n)} must be stored, but the group needs only part of it or needs it elsewhere"
+        raise Unresolved("F501", why, n.id, _unread(p, n))
     return chosen
 
 
@@ -222,11 +220,15 @@ def _check_stores(p: Placement, stores: tuple[Store, ...], reduced: frozenset[in
         n = p.g.producer[s.value]
         missing = outer - mine
         if missing:
-            flip = f"leave no reader of {p.label(n)} outside the kernel, which then need not store it"
-            raise Unresolved("F501", _repeated(p, p.label(n), missing), n.id, flip)
+            raise Unresolved("F501", _repeated(p, p.label(n), missing), n.id, _unread(p, n))
         part = frozenset(mine & reduced)
         if part and part != reduced:
             raise Unresolved("F503", f"{p.label(n)} keeps part of the axes that the group reduces", n.id)
+
+
+def _unread(p: Placement, n: Node) -> str:
+    """What spares the kernel a store."""
+    return f"leave no reader of {p.label(n)} outside the kernel, which then need not store it"
 
 
 def _repeated(p: Placement, label: str, missing: set[int]) -> str:

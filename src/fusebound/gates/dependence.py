@@ -168,7 +168,7 @@ def _hazard(found: Hazard | Undecided | None) -> Verdict | None:
     if not isinstance(found, Hazard):
         return None
     evidence = (Evidence("points read", found.read, "=", found.write, "of " + found.storage),)
-    return Verdict(GATE, "fail", found.code, found.message, found.nodes, evidence, found.counterfactual)
+    return Verdict(GATE, "fail", "F102", found.message, found.nodes, evidence, found.counterfactual)
 
 
 def _undecided(found: Hazard | Undecided | None) -> Verdict | None:
