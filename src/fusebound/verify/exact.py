@@ -102,7 +102,7 @@ def _name(op: OpOverload) -> str:
 def discontinuous(target: OpOverload) -> bool:
     """Whether an operator's result may jump where an operand moves by an ULP."""
     mode = any(a.name == "rounding_mode" for a in target._schema.arguments)
-    return mode or _name(target) in _DISCONTINUOUS.split()
+    return mode or _name(target).removeprefix("_foreach_") in _DISCONTINUOUS.split()
 
 
 def is_free(program: ExportedProgram, name: str, value: object) -> bool:

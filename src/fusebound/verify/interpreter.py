@@ -202,7 +202,9 @@ class WideInterpreter(torch.fx.Interpreter):
 def _as_seen(n: torch.fx.Node, op: OpOverload, args: Any) -> Any:
     """The operands of a discontinuous operator as every program sees them (`seen`)."""
 
-    def one(i: int, x: Any, types: tuple[torch.dtype, ...]) -> Any:
+    def one(i: int, x: Any, types: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return [one(i, y, t) for y, t in zip(x, types, strict=True)]
         if isinstance(x, (int, float)):
             return number_as(x, types)
         if not isinstance(x, torch.Tensor) or not x.is_floating_point() or not types:

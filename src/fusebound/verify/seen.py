@@ -18,12 +18,15 @@ def user_dtype(node: Any) -> torch.dtype | None:
     return val.dtype if isinstance(val, torch.Tensor) else None
 
 
-def seen_as(n: torch.fx.Node, op: OpOverload) -> list[tuple[torch.dtype, ...]]:
-    """For each argument of `n` the floating types to which its value is rounded, one after the other."""
+def seen_as(n: torch.fx.Node, op: OpOverload) -> list[Any]:
+    """For each argument of `n` the tuple of floating types to which its value is rounded, one after the other; for a
+    list a list of them."""
     common = _common(n, op)
     together = (common,) if common is not None else ()
 
-    def of(i: int, a: Any) -> tuple[torch.dtype, ...]:
+    def of(i: int, a: Any) -> Any:
+        if isinstance(a, (list, tuple)):
+            return [of(i, x) for x in a]
         own = user_dtype(a)
         if own is None:
             return together if _is_number(op, i) else ()

@@ -217,8 +217,9 @@ def test_a_remainder_in_place() -> None:
         lambda x: (torch.div(x, 0.1, rounding_mode="floor"),),
         lambda x: ((x * 1e-30 * 1e-30).bool(), (x * 1e-30 * 1e-30).any()),
         lambda x: (((1 - x * 2**-30) * 8).to(torch.int64),),
+        lambda x: tuple(torch.ops.aten._foreach_floor([1 - x * 2**-30, x * 0.3])),
     ],
-    ids=["numbers", "0-d tensor", "remainders", "division", "truth", "integers"],
+    ids=["numbers", "0-d tensor", "remainders", "division", "truth", "integers", "lists"],
 )
 def test_operands_of_a_jump_are_seen_as_eager_stores_them(fn, dtype: torch.dtype) -> None:
     x = torch.tensor([0.1, 0.3, 0.7, 1.0, 3.0], dtype=dtype)
