@@ -12,6 +12,7 @@ from fusebound.errors import unknown
 from fusebound.plan.plan import Plan
 from fusebound.verify import coverage
 from fusebound.verify.call import Capture, Leaf, Snapshot, bind, tensors
+from fusebound.verify.compare import Output
 from fusebound.verify.errors import Errors, Gap, pooled
 from fusebound.verify.groups import Stored, stored
 from fusebound.verify.held import Held, held
@@ -168,12 +169,10 @@ class _Judge:
     def _compared(self, kind: str, program: Program) -> list[OutputCheck]:
         """Small outputs over several draws, and over more where one is worse, or almost."""
         draws = [self._draw(kind, 0, program)]
-        if draws[0] is None:
-            return []
         few = _PLACES if kind in RARE else _SMALL
-        small = kind != GIVEN and any(c.numel < few for c in draws[0].outputs)
+        small = kind != GIVEN and (draws[0] is None or any(c.numel < few for c in draws[0].outputs))
         draws += [self._draw(kind, i, program) for i in range(1, DRAWS)] if small else []
-        return self._settled(kind, draws, program)
+        return self._settled(kind, draws, program) if any(draws) else []
 
     def _settled(self, kind: str, draws: list[Comparison | None], program: Program) -> list[OutputCheck]:
         """The verdicts over these draws, and over further ones while they may change a verdict."""
@@ -245,14 +244,15 @@ class _Judge:
     def _judged(
         self, kind: str, draws: Sequence[Comparison | None], program: Program
     ) -> tuple[list[OutputCheck], bool]:
-        """The outputs over all draws that have the outputs of the first, and whether more of them may change one."""
-        made = [d for d in draws if d]
-        names = [o.name for o in made[0].outputs]
-        same = [d for d in made if [o.name for o in d.outputs] == names]
+        """The outputs over all draws, and whether more of them may change one. An input that is written is an output of
+        the draws in which that changes it."""
+        found: dict[str, list[Output]] = {}
+        for output in (o for d in draws if d for o in d.outputs):
+            found.setdefault(output.name, []).append(output)
         checks: list[OutputCheck] = []
         unsettled = False
-        for i, output in enumerate(same[0].outputs):
-            errors = [d.outputs[i].errors for d in same]
+        for output, *others in found.values():
+            errors = [o.errors for o in (output, *others)]
             if kind in AS_A_WHOLE:
                 errors = [replace(e, parts=e.parts[:1]) for e in errors]
             ruling, more = rule_on_draws(

@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 import torch
 
 from fusebound.analysis.numerics import MAX_SLACK, MAX_ULP
+from fusebound.verify.bits import ulp
 
 GAINED = "finiteness gained"
+MISSED = "another number"
 NO_WORSE = "other than eager's, no worse"
 KINDS = {
-    GAINED: "finite, as fp64, where eager is not",
+    GAINED: "finite and fp64's number, where eager is not finite",
     NO_WORSE: "fp64's class where eager has another; not finite where eager is not either and fp64 is; an infinity"
     " where eager has NaN and fp64 the other one",
+    MISSED: "finite where eager is not, but more than 4 ULP from fp64 and from what roundings explain",
     "finiteness lost": "not finite where eager and fp64 are",
     "not finite, hidden": "finite where eager and fp64 are not",
     "another infinity or NaN": "not finite, and neither eager's class nor fp64's",
@@ -57,16 +60,19 @@ def changes(
     """
     found = [*_zeros(fused, eager, nearest), *_flushed(fused, eager, nearest, dtype, eager_lost)]
     if not bool((fused.isfinite() & eager.isfinite() & nearest.isfinite()).all()):
-        found += _classes(fused, eager, nearest)
+        found += _classes(fused, eager, nearest, dtype)
     return ((kind, mask) for kind, mask in found if bool(mask.any()))
 
 
 def _classes(
-    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor
+    fused: torch.Tensor, eager: torch.Tensor, nearest: torch.Tensor, dtype: torch.dtype
 ) -> Iterator[tuple[str, torch.Tensor]]:
     mine, theirs, true = (_class(t) for t in (fused, eager, nearest))
     differs = mine != theirs
-    yield GAINED, differs & (mine == 0) & (true == 0)
+    gained = differs & (mine == 0) & (true == 0)
+    near = (fused - nearest).abs() <= MAX_ULP * ulp(nearest.nan_to_num(), dtype)
+    yield GAINED, gained & near
+    yield MISSED, gained & ~near
     yield "finiteness lost", differs & (theirs == 0) & (true == 0)
     yield "not finite, hidden", differs & (mine == 0) & (true != 0)
     rest = differs & (mine != 0) & ~((theirs == 0) & (true == 0))

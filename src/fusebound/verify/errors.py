@@ -17,7 +17,7 @@ from fusebound.analysis.numerics import beyond
 from fusebound.analysis.tau import Difference, Tau
 from fusebound.capture.encode import dtype_name
 from fusebound.verify import classes
-from fusebound.verify.bits import same_bits
+from fusebound.verify.bits import same_bits, ulp
 from fusebound.verify.classes import ClassChange
 
 _VECTOR = 16
@@ -25,6 +25,8 @@ _VECTOR = 16
 
 _PIECE = 1 << 15
 """Elements that the framework handles on one thread, without entering a parallel region."""
+_SPREAD = 8
+"""How much wider than a sample of ten the places may lie of what is as good as equal."""
 _LEAST, _MOST = 1e-280, 1e300
 """Sums of squares in which nothing was lost by underflow or overflow."""
 
@@ -95,12 +97,21 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Distinct:
+    """The elements whose exact value no other one has, and of each value that several have: the value, fused's error
+    and eager's."""
+
+    once: Part
+    often: tuple[tuple[float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Errors:
     """Errors of one output of type `dtype`. `changes` are elements whose class (or integer value) is not eager's;
     `tau_share` is the distance from eager as a share of what a τ allows. `jumps` elements lie on a jump (`jumps.py`)
     and are left out of all else. `explained`: where fused breaks the rule, its errors are within what moving the
-    program's intermediates by an ULP does, as another order of evaluation might. `once`: the elements whose value no
-    other one has (`luck.once`)."""
+    program's intermediates by an ULP does, as another order of evaluation might. `distinct` are the numbers of a small
+    output, where some have several elements (`luck.distinct`)."""
 
     dtype: torch.dtype
     parts: tuple[Part, ...]
@@ -109,7 +120,7 @@ class Errors:
     tau_share: float = 0.0
     jumps: int = 0
     explained: bool = True
-    once: Part | None = None
+    distinct: Distinct | None = None
 
     @property
     def whole(self) -> Part:
@@ -146,13 +157,6 @@ class Errors:
         )
 
 
-def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Unit in the last place of `dtype` at each of the float64 `values`; the subnormal step near zero."""
-    info = torch.finfo(dtype)
-    _, exponent = torch.frexp(values.abs().clamp(min=info.smallest_normal, max=info.max))
-    return torch.ldexp(torch.full_like(values, info.eps), exponent - 1)
-
-
 def saturated(dtype: torch.dtype) -> float:
     """ULP from a value to one as far from it as zero; distances in ULP of an element count no further, since beside a
     value near zero they would say nothing."""
@@ -177,14 +181,19 @@ def measure(fused: torch.Tensor, eager: torch.Tensor, exact: Exact, tau: Tau | N
 def measure_integers(
     fused: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, shaken: Sequence[torch.Tensor] = ()
 ) -> Errors:
-    """How integers or bools differ from eager's where eager is not on a tie or a jump.
+    """Which integers or bools lie outside of what eager, the reference and references whose intermediates moved by an
+    ULP (`shaken`) give, as on a tie or a jump; one of another shape excuses all.
 
-    It is on one where the reference differs from it, or where references whose intermediates moved by an ULP
-    (`shaken`) differ from the reference, or have another shape: there other values are no worse.
+    Where they give more than two values, as the place of the first of many equal scores, others may lie `_SPREAD` times
+    as far apart.
     """
-    wrong = (fused != eager) & (eager == exact)
-    for other in shaken:
-        wrong = wrong & (other == exact) if other.shape == exact.shape else torch.zeros_like(wrong)
+    wrong = torch.zeros_like(fused, dtype=torch.bool)
+    if all(other.shape == exact.shape for other in shaken):
+        given = torch.stack([t.to(torch.int64) for t in (eager, exact, *shaken)])
+        least, most, mine = given.amin(0), given.amax(0), fused.to(torch.int64)
+        many = ((given != least) & (given != most)).any(0)
+        beyond = torch.where(many, (most - least) * _SPREAD, 0)
+        wrong = (mine < least - beyond) | (mine > most + beyond)
     changes: tuple[ClassChange, ...] = ()
     if count := int(wrong.sum()):
         at = tuple(wrong.nonzero()[0].tolist())

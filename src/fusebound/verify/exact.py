@@ -22,7 +22,7 @@ _TRANSCENDENTAL = """
 _EXACT = """
     neg abs sign relu relu6 clamp clamp_min clamp_max hardtanh maximum minimum max min amax amin where
     masked_fill floor ceil round trunc clone contiguous copy cat stack gather index index_select embedding
-    index_put scatter take_along_dim topk sort repeat flip roll pad constant_pad_nd tril triu one_hot
+    index_put scatter fill zero take_along_dim topk sort repeat flip roll pad constant_pad_nd tril triu one_hot
     lift_fresh_copy to _to_copy type_as
 """
 
@@ -59,10 +59,14 @@ def constants(program: ExportedProgram) -> tuple[float, ...]:
 
 
 def rounds(target: object) -> bool:
-    """Whether an operator makes new values of tensors and may round them: no view, no copy, no selection."""
-    if not isinstance(target, OpOverload) or target._schema.is_mutable:
+    """Whether an operator makes new values of tensors, in new memory or element by element in the first operand's, and
+    may round them: no view, no copy, no selection."""
+    if not isinstance(target, OpOverload):
         return False
-    if any(r.alias_info is not None for r in target._schema.returns):
+    in_place = target._schema.name.endswith("_") and torch.Tag.pointwise in target.tags
+    if not in_place and any(r.alias_info is not None for r in target._schema.returns):
+        return False
+    if target._schema.is_mutable and not in_place:
         return False
     takes_tensor = any("Tensor" in str(a.type) for a in target._schema.arguments)
     return takes_tensor and _name(target) not in _EXACT.split()

@@ -97,21 +97,29 @@ class WideInterpreter(torch.fx.Interpreter):
     def _shaken(self, n: torch.fx.Node, op: OpOverload, args: Any, kwargs: Any, result: Any) -> Any:
         """A result as another order of evaluation might have it: up to two ULP off where it is rounded, and the terms
         of a reduction so far off too, which changes much where they cancel."""
-        dtype = user_dtype(n)
-        if dtype is None or not dtype.is_floating_point or not rounds(op):
+        if not rounds(op):
             return result
-        one_rounding = torch.Tag.pointwise in op.tags
-        if not one_rounding:
-            if selects(args, result):
+        once = torch.Tag.pointwise in op.tags
+        if not once:
+            if all(selects(args, r) for r in _floats(result)):
                 return result
-            one_rounding = adds_exactly(op, args, user_dtype(n.args[0]))
-        if one_rounding:
-            return torch.where(
-                result.to(dtype).to(result.dtype) == result, result, self._noisy(result, dtype)
-            )
-        if torch.Tag.reduction in op.tags and (terms := user_dtype(n.args[0])) is not None:
+            once = adds_exactly(op, args, user_dtype(n.args[0]))
+        if not once and torch.Tag.reduction in op.tags and (terms := user_dtype(n.args[0])) is not None:
             result = self._operator(n, op, (self._noisy(args[0], terms), *args[1:]), kwargs)
-        return self._noisy(_wide(result), dtype)
+        if isinstance(result, tuple):
+            return tuple(self._moved(r, v, once) for r, v in zip(result, n.meta["val"], strict=True))
+        moved = self._moved(result, n.meta["val"], once)
+        return args[0].copy_(moved) if op._schema.is_mutable else moved
+
+    def _moved(self, result: Any, seen: Any, once: bool) -> Any:
+        """One result moved, where the user's program has a floating tensor `seen`; with `once` only where its single
+        rounding does anything."""
+        if not isinstance(seen, torch.Tensor) or not seen.is_floating_point():
+            return result
+        wide = _wide(result)
+        exact = wide.to(seen.dtype).to(wide.dtype) == wide
+        noisy = self._noisy(wide, seen.dtype)
+        return torch.where(exact, wide, noisy) if once else noisy
 
     def _noisy(self, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         if not dtype.is_floating_point:
@@ -197,6 +205,10 @@ class WideInterpreter(torch.fx.Interpreter):
             return narrow[id(x)][1] if id(x) in narrow else x
 
         return pytree.tree_map_only(torch.Tensor, restore, result)
+
+
+def _floats(results: Any) -> list[torch.Tensor]:
+    return [r for r in pytree.tree_leaves(results) if isinstance(r, torch.Tensor) and r.is_floating_point()]
 
 
 def _as_seen(n: torch.fx.Node, op: OpOverload, args: Any) -> Any:

@@ -6,21 +6,22 @@ By luck eager is the worse one as often and by as much. So the draws are compare
 over eager's: the rms of every part of the output, and the largest. Pairs without a difference are left out, equal
 differences share the mean of their ranks, and the chance is counted, not approximated.
 
-A number that many elements have, as the bound of a clamp, is rounded once, in all draws alike: it shows nothing. Where
-a draw has other numbers too, they alone are compared.
+What many elements of a draw share, as the sum of a row that is repeated, is one number. One that comes again in other
+draws, as the bound of a clamp, was rounded once for all of them, and shows nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 import torch
 
-from fusebound.verify.errors import Errors, Exact, Part, measure
+from fusebound.verify.errors import Distinct, Errors, Exact, measure
 
 SIGNIFICANT = 1e-4
 """Chance of such ranks, were neither worse: `verify` asks this of dozens of sets and outputs."""
@@ -30,33 +31,52 @@ _FEW = 1 << 12
 
 def is_significant(draws: Sequence[Errors]) -> bool:
     """Whether the draws of one output show that it is worse than eager's."""
-    pairs: dict[str, list[tuple[float, float]]] = {"largest": []}
+    again = Counter(value for e in draws if e.distinct for value, *_ in e.distinct.often)
+    pairs: dict[str, list[tuple[float, float]]] = {}
     for e in draws:
-        parts = e.parts if e.once is None else (e.once,)
-        pairs["largest"].append((parts[0].fused.largest, parts[0].eager.largest))
-        for p in parts:
-            pairs.setdefault(p.name, []).append((p.fused.norm, p.eager.norm))
+        for name, fused, eager in _figures(e, again):
+            pairs.setdefault(name, []).append((fused, eager))
     return any(_chance(found) < SIGNIFICANT for found in pairs.values())
 
 
-def once(fused: torch.Tensor, eager: torch.Tensor, exact: Exact) -> Part | None:
-    """The errors of the elements of a small output whose exact value no other element has; None where that are all of
-    them, or none."""
+def _figures(e: Errors, again: Counter[float]) -> Iterator[tuple[str, float, float]]:
+    """What a draw says: by name, fused's error and eager's."""
+    if e.distinct is None:
+        yield "largest", e.whole.fused.largest, e.whole.eager.largest
+        yield from ((p.name, p.fused.norm, p.eager.norm) for p in e.parts)
+        return
+    own = [(f, g) for value, f, g in e.distinct.often if again[value] == 1]
+    mine, theirs = zip((0.0, 0.0), *own, strict=True)
+    once = e.distinct.once
+    yield "largest", max(once.fused.largest, *mine), max(once.eager.largest, *theirs)
+    yield e.whole.name, math.hypot(once.fused.norm, *mine), math.hypot(once.eager.norm, *theirs)
+
+
+def distinct(fused: torch.Tensor, eager: torch.Tensor, exact: Exact) -> Distinct | None:
+    """The numbers of a small output, told apart by their exact value; None where each element has its own."""
     if not eager.is_floating_point() or eager.numel() >= _FEW:
         return None
-    _, which, times = torch.unique(exact.value, return_inverse=True, return_counts=True)
-    alone = times[which] == 1
-    if not 0 < int(alone.sum()) < eager.numel():
+    values, which, times = torch.unique(exact.value, return_inverse=True, return_counts=True)
+    if values.numel() == eager.numel():
         return None
+    alone = times[which] == 1
     residue = None if exact.residue is None else exact.residue[alone]
-    return measure(
+    once = measure(
         fused[alone], eager[alone], replace(exact, value=exact.value[alone], residue=residue)
     ).whole
+    often: list[tuple[float, float, float]] = []
+    for i in (times > 1).nonzero().flatten().tolist():
+        mine, theirs = (
+            float((t[which == i].to(torch.float64) - values[i]).abs().max()) for t in (fused, eager)
+        )
+        if math.isfinite(mine + theirs):
+            often.append((float(values[i]), mine, theirs))
+    return Distinct(once, tuple(often))
 
 
 def _chance(pairs: Sequence[tuple[float, float]]) -> float:
     """The probability that fused ranks as high as it does or higher, if each sign were a coin's."""
-    logs = [round(_log(f) - _log(e), 6) for f, e in pairs if f != e]
+    logs = [x for f, e in pairs if (x := round(_log(f) - _log(e), 6))]
     above, doubled, at = 0, list[int](), 0
     for _, same in groupby(sorted(logs, key=abs), key=abs):
         ties = list(same)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fusebound.verify.bits import same_bits
+from fusebound.verify.bits import same_bits, same_value
 from fusebound.verify.call import Snapshot, tensors
 from fusebound.verify.inputs import LIKE, fill
 from fusebound.verify.program import Outcome, Program
@@ -91,7 +91,7 @@ def _same(a: Outcome, b: Outcome) -> bool:
 
 def _equal(x: object, y: object) -> bool:
     if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
-        return bool(x == y or x != x)
+        return same_value(x, y)
     if x.layout != torch.strided or y.layout != torch.strided:
         x, y = x.to_dense(), y.to_dense()
     return x.shape == y.shape and x.dtype == y.dtype and same_bits(x, y)

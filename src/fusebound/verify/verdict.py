@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
+from fusebound.analysis.numerics import rms_limit
 from fusebound.analysis.tau import Tau
 from fusebound.verify.alone import worst_draw
 from fusebound.verify.errors import Errors, pooled
@@ -16,7 +18,9 @@ more than luck is, and the most."""
 _ALMOST = 0.45
 """Share of what the draws may be off, alone or together, from which on more are wanted."""
 _KNOWN = 1 << 14
-"""Elements from which on an rms error below the limit is known well enough."""
+"""Elements from which on an rms error is known well enough."""
+_OFTEN = 4.0
+"""How many times eager's the rms error of the median draw may be: one draw may hide it from the rms over all."""
 
 
 def rule_on_draws(
@@ -33,10 +37,26 @@ def rule_on_draws(
     if single > 1:
         return Ruling("worse", text), len(draws) < FEWEST
     if ruling.ok:
+        if (times := _usually_worse(draws)) and len(draws) >= DRAWS:
+            if is_significant(draws):
+                return Ruling("worse", f"rms error {times:.3g} times eager's on the median draw"), False
+            return ruling, len(draws) < FEWEST
         few = len(draws) >= DRAWS and whole.whole.count < _KNOWN
         return ruling, few and max(single, share(whole)) > _ALMOST
+    if draws[0].whole.count >= _KNOWN and not draws[0].explained:
+        return ruling, False
     if not whole.explained or len(draws) < FEWEST:
         return ruling, len(draws) < FEWEST
     if is_significant(draws):
         return ruling, len(draws) < CERTAIN
     return Ruling("as eager", f"{ruling.detail}: by luck, eager is as often the worse one"), True
+
+
+def _usually_worse(draws: Sequence[Errors]) -> float:
+    """How many times eager's rms error fused's is on the median draw, where that is more than may be; else 0."""
+    pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager)) for e in draws if e.whole.count]
+    if not pairs:
+        return 0.0
+    fused, eager = (median(column) for column in zip(*pairs, strict=True))
+    limit = rms_limit(eager, ulp=1) * _OFTEN
+    return fused / max(eager, 1.0) if fused > limit else 0.0

@@ -9,7 +9,7 @@ from fusebound.codegen.jit import Machine, host
 from fusebound.codegen.math.accuracy import FUNCTIONS, ErrorKernel, measure
 from fusebound.codegen.math.probe import MapKernel
 from fusebound.engine.compile import Options, compile
-from fusebound.verify.errors import ulp
+from fusebound.verify.bits import ulp
 
 AVX2 = Machine("haswell", "+avx2,+fma,+f16c,+bmi2")
 INF = float("inf")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -101,3 +102,22 @@ def test_what_no_order_of_evaluation_moves_lies_on_no_jump(fn: Any, fault: Any) 
     """Maxima, counts, and numbers that only cancel."""
     h = torch.randn(1, 1, 9, 11, generator=torch.Generator().manual_seed(2))
     assert not verify(fault, capture(fn, (h,)), (h,), sets=("given", "like")).ok
+
+
+def test_beside_a_pole_only_large_numbers_are_excused() -> None:
+    ordinary = torch.full((7,), 3.0)
+    for pole, other, cases in (
+        (math.inf, 1e8, {0.0: False, 42.0: False, 9e7: True}),
+        (1e9, 1e7, {0.0: False, -1e7: False, 1e7: True}),
+    ):
+        for mine, excused in cases.items():
+            exact, moved = (torch.cat([ordinary, torch.tensor([n])]).double() for n in (pole, other))
+            moved[:7] += 1e-6
+            assert on_jump(torch.cat([ordinary, torch.tensor([mine])]), exact, [moved])[7] == excused, mine
+
+
+def test_elements_that_nothing_moves_do_not_say_what_is_far() -> None:
+    """Of a result that is mostly zeros the others move as much as they do."""
+    exact = torch.cat([torch.zeros(9), torch.full((3,), 1e-3)]).double()
+    moved = exact + torch.cat([torch.zeros(9), torch.full((3,), 0.1)]).double()
+    assert not on_jump((exact + (moved - exact) * 1.05).float(), exact, [moved]).any()

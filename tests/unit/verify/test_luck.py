@@ -11,7 +11,7 @@ from tests.unit.verify.test_alone import draw
 from fusebound.capture.torch import capture
 from fusebound.verify.check import verify
 from fusebound.verify.errors import Exact
-from fusebound.verify.luck import is_significant, once
+from fusebound.verify.luck import distinct, is_significant
 from fusebound.verify.verdict import CERTAIN, FEWEST, rule_on_draws
 
 
@@ -109,9 +109,34 @@ def test_a_number_that_many_elements_have_is_one_rounding() -> None:
     assert not verify(lambda x: off(x, x < 9), captured, (x,), sets=("given",)).ok
 
 
-def test_the_elements_whose_value_no_other_has() -> None:
+def test_the_numbers_that_several_elements_share() -> None:
     exact = torch.tensor([1.0, 2.0, 1.0, 3.0], dtype=torch.float64)
-    part = once(exact.float() + 1, exact.float(), Exact(exact))
-    assert part is not None and (part.count, part.fused.largest, part.value_norm) == (2, 1.0, 13**0.5)
-    assert once(exact[:2].float(), exact[:2].float(), Exact(exact[:2])) is None, "all of them"
-    assert once(exact[::2].float(), exact[::2].float(), Exact(exact[::2])) is None, "none"
+    found = distinct(exact.float() + 1, exact.float(), Exact(exact))
+    assert found is not None and (found.once.count, found.once.fused.largest, found.once.value_norm) == (
+        2,
+        1.0,
+        13**0.5,
+    )
+    assert found.often == ((1.0, 1.0, 0.0),)
+    assert distinct(exact[:2].float(), exact[:2].float(), Exact(exact[:2])) is None
+
+
+def test_a_row_that_is_repeated_counts_once() -> None:
+    """Each draw has another sum, and all copies of it say whether it is worse."""
+    x = torch.randn(4, 64)
+    fn = lambda x: torch.cat([x.sum(1, keepdim=True).expand(4, 6), x[:, :1]], 1)  # noqa: E731
+    captured = capture(fn, (x,))
+    assert verify(fn, captured, (x,), sets=("like",)).ok
+    off = torch.tensor([1 + 3 * 2**-23] * 6 + [1.0])
+    assert not verify(lambda x: fn(x) * off, captured, (x,), sets=("like",)).ok
+
+
+def test_one_draw_does_not_hide_what_is_worse_in_all_others() -> None:
+    """The reciprocal of a sum near zero: of two poles fused happens to miss the lower one."""
+    draws = [draw(60, 4, 16, explained=True)] * 15
+    pole = draw(4e5, 4e5, 16)
+    ruling, may_change = rule_on_draws([*draws, pole])
+    assert ruling.verdict == "worse" and not may_change, ruling
+    ruling, may_change = rule_on_draws([*draws[:8], pole])
+    assert ruling.ok and may_change, "few draws may be luck"
+    assert rule_on_draws([draw(60, 40, 16)] * 14 + [pole])[0].ok

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from fusebound.analysis.simulate import _facts
+from fusebound.verify.bits import ulp
 from fusebound.verify.classes import GAINED, NO_WORSE
-from fusebound.verify.errors import Exact, measure, pooled, ulp
+from fusebound.verify.errors import Exact, measure, measure_integers, pooled
 from fusebound.verify.tolerance import rule
 
 EXACT = torch.linspace(1.0, 1.9, 4096, dtype=torch.float64)
@@ -184,8 +185,19 @@ def test_integers_equal_eager_s_except_on_a_tie() -> None:
     eager, exact = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4])
     assert ruling(torch.tensor([1, 2, 3]), eager, exact).verdict == "equal"
     assert ruling(torch.tensor([1, 2, 4]), eager, exact).verdict == "as eager"
-    assert ruling(torch.tensor([1, 2, 5]), eager, exact).verdict == "as eager"
+    assert ruling(torch.tensor([1, 2, 5]), eager, exact).verdict == "worse"
     assert ruling(torch.tensor([0, 2, 3]), eager, exact).verdict == "worse"
+
+
+def test_integers_of_moved_references_are_no_fault() -> None:
+    eager, exact = torch.tensor([7, 7, 7]), torch.tensor([7, 7, 7])
+    shaken = [torch.tensor([7, 6, 5]), torch.tensor([8, 7, 9])]
+    for fused, wrong in (([8, 6, 2], 0), ([8, 7, 30], 0), ([9, 7, 7], 1), ([7, 5, -40], 2), ([6, 8, 60], 3)):
+        found = measure_integers(torch.tensor(fused), eager, exact, shaken).changes
+        assert sum(c.count for c in found) == wrong, fused
+    assert not measure_integers(eager + 40, eager, exact, [exact[:1]]).changes, "another size"
+    flags = [torch.tensor([True, False])] * 2
+    assert measure_integers(~flags[0], *flags, []).changes
 
 
 def test_eager_numerics_count_the_operators_that_may_differ() -> None:
@@ -233,3 +245,11 @@ def test_large_outputs_are_walked_in_pieces() -> None:
     assert lost.kind == "finiteness lost" and lost.count == 1 and lost.example.endswith("at [650, 999]")
     assert errors.whole.count == 699_999 and not errors.equal
     assert errors.whole.value_rms == pytest.approx(float(exact.square().mean().sqrt()), rel=1e-5)
+
+
+def test_what_is_finite_where_eager_is_not_has_to_be_the_reference_s_number() -> None:
+    eager, exact = torch.tensor([math.inf, 1.0]), torch.tensor([100.0, 1.0], dtype=torch.float64)
+    near = ruling(torch.tensor([100.0 + 2**-16, 1.0]), eager, exact)
+    assert near.verdict == "nearer fp64"
+    for other in (63.97, 0.0, -100.0):
+        assert ruling(torch.tensor([other, 1.0]), eager, exact).verdict == "class changed"

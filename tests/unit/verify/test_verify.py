@@ -382,3 +382,61 @@ def test_the_name_of_no_set_is_refused() -> None:
     captured = trace(torch.sin, torch.ones(3))
     with pytest.raises(UsageError, match="unknown set of values 'typo'"):
         verify(torch.sin, captured, (torch.ones(3),), sets=("typo",))
+
+
+def test_a_number_gained_is_that_of_the_reference_or_of_one_that_roundings_moved() -> None:
+    def fn(x):
+        return (x * 512) / 1024
+
+    x = torch.full((64,), 200.0).half() + torch.randn(64).half()
+    captured = trace(fn, x)
+    assert verify(lambda x: x / 2, captured, (x,), sets=("given",)).ok
+    assert not verify(lambda x: (x * 512).clamp(max=65504) / 1024, captured, (x,), sets=("given",)).ok
+
+    def longer(x):
+        return ((x * 512).sum(-1, keepdim=True) - x.flip(-1) * 512 * 63) / 1024
+
+    captured = trace(longer, x)
+    wide = longer(x.float()).half()
+    assert verify(lambda x: wide + wide.abs() * 2**-8, captured, (x,), sets=("given",)).ok, "it cancels"
+
+
+def test_an_input_that_only_some_draws_write_is_judged_on_those() -> None:
+    x = torch.full((8,), 0.5)
+
+    def fn(x):
+        x.clamp_(-3, 3)
+        return x * 2
+
+    def other(x):
+        x.clamp_(-3, 2.9)
+        return x * 2
+
+    assert verify(fn, trace(fn, x), (x,), sets=("like", "wide range")).ok
+    assert not verify(other, trace(fn, x), (x,), sets=("wide range",)).ok
+
+    def silent(x):
+        x.clamp_(-3, 3)
+
+    assert not verify(lambda x: x.clamp_(-3, 2.9) and None, trace(silent, x), (x,), sets=("wide range",)).ok
+
+
+def test_numbers_that_are_no_number_are_equal_to_their_like_alone() -> None:
+    def fn(x):
+        return x + 1, 5.0
+
+    assert not verify(lambda x: (x + 1, float("nan")), trace(fn, X), (X,), sets=("given",)).ok
+
+
+def test_a_large_result_that_is_given_is_judged_by_itself() -> None:
+    x = torch.linspace(0, 1, 1 << 15)
+
+    def fn(x):
+        return (x * 5).exp()
+
+    def off(x):
+        y = fn(x)
+        y[-1] *= 1 + 12 * 2**-23
+        return y
+
+    assert not verify(off, trace(fn, x), (x,), sets=("given",)).ok
