@@ -20,8 +20,8 @@ NO_WORSE = "other than eager's, no worse"
 KINDS = {
     GAINED: "finite and fp64's number, where eager is not finite",
     NO_WORSE: "fp64's class where eager has another; not finite where eager is not either and fp64 is; an infinity"
-    " where eager has NaN and fp64 the other one",
-    MISSED: "finite where eager is not, but more than 4 ULP from fp64 and from what roundings explain",
+    " where eager has NaN and fp64 the other one; another number where eager has NaN",
+    MISSED: "finite where eager is infinite, but more than 4 ULP from fp64 and from what roundings explain",
     "finiteness lost": "not finite where eager and fp64 are",
     "not finite, hidden": "finite where eager and fp64 are not",
     "another infinity or NaN": "not finite, and neither eager's class nor fp64's",
@@ -72,7 +72,8 @@ def _classes(
     gained = differs & (mine == 0) & (true == 0)
     near = (fused - nearest).abs() <= MAX_ULP * ulp(nearest.nan_to_num(), dtype)
     yield GAINED, gained & near
-    yield MISSED, gained & ~near
+    yield MISSED, gained & ~near & (theirs != 3)
+    yield NO_WORSE, gained & ~near & (theirs == 3)
     yield "finiteness lost", differs & (theirs == 0) & (true == 0)
     yield "not finite, hidden", differs & (mine == 0) & (true != 0)
     rest = differs & (mine != 0) & ~((theirs == 0) & (true == 0))

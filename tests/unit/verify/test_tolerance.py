@@ -253,3 +253,4 @@ def test_what_is_finite_where_eager_is_not_has_to_be_the_reference_s_number() ->
     assert near.verdict == "nearer fp64"
     for other in (63.97, 0.0, -100.0):
         assert ruling(torch.tensor([other, 1.0]), eager, exact).verdict == "class changed"
+        assert ruling(torch.tensor([other, 1.0]), eager * torch.tensor([math.nan, 1.0]), exact).ok
