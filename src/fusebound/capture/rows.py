@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_impls import op_implementations_dict
@@ -20,8 +19,12 @@ _OPERATORS = (torch.ops.aten.unique_dim.default, torch.ops.aten.unique_consecuti
 @contextlib.contextmanager
 def distinct_rows() -> Iterator[None]:
     """Trace distinct slices with eager's strides."""
-    with patch.dict(op_implementations_dict, {op: _moved(op_implementations_dict[op]) for op in _OPERATORS}):
+    held = {op: op_implementations_dict[op] for op in _OPERATORS}
+    op_implementations_dict.update({op: _moved(rule) for op, rule in held.items()})
+    try:
         yield
+    finally:
+        op_implementations_dict.update(held)
 
 
 def _moved(held: Callable[..., Any]) -> Callable[..., Any]:

@@ -95,7 +95,8 @@ class Comparer:
 
 
 def _measured(fused: torch.Tensor, eager: torch.Tensor, wanted: Exact, tau: Tau | None) -> Errors:
-    return replace(measure(fused, eager, wanted, tau), distinct=distinct(fused, eager, wanted))
+    errors = measure(fused, eager, wanted, tau)
+    return errors if errors.equal else replace(errors, distinct=distinct(fused, eager, wanted))
 
 
 def _gains(

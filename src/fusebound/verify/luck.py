@@ -64,14 +64,15 @@ def distinct(fused: torch.Tensor, eager: torch.Tensor, exact: Exact) -> Distinct
     once = measure(
         fused[alone], eager[alone], replace(exact, value=exact.value[alone], residue=residue)
     ).whole
-    often: list[tuple[float, float, float]] = []
-    for i in (times > 1).nonzero().flatten().tolist():
-        mine, theirs = (
-            float((t[which == i].to(torch.float64) - values[i]).abs().max()) for t in (fused, eager)
-        )
-        if math.isfinite(mine + theirs):
-            often.append((float(values[i]), mine, theirs))
-    return Distinct(once, tuple(often))
+    mine, theirs = (_largest(t, exact.value, which, values) for t in (fused, eager))
+    found = zip(values[times > 1].tolist(), mine[times > 1].tolist(), theirs[times > 1].tolist(), strict=True)
+    return Distinct(once, tuple((v, f, e) for v, f, e in found if math.isfinite(f + e)))
+
+
+def _largest(t: torch.Tensor, exact: torch.Tensor, which: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The largest error of `t` at each of the values."""
+    errors = (t.to(torch.float64) - exact).abs()
+    return torch.zeros_like(values).scatter_reduce_(0, which.flatten(), errors.flatten(), "amax")
 
 
 def _chance(pairs: Sequence[tuple[float, float]]) -> float:

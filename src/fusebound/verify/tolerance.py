@@ -4,8 +4,7 @@
     |fused − fp64| ≤ max(2 · max|eager − fp64|, 4 ULP of that element) at every element
 
 on the whole output and on its tails alone, and no change of class (NaN, +Inf, -Inf, finite, sign of zero)
-against both the reference and eager. Integers and bools equal eager's except where the reference differs
-from eager.
+against both the reference and eager. Integers and bools lie within what eager and the references give.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def rule(
     if errors.equal:
         return Ruling("equal")
     if not errors.dtype.is_floating_point:
-        return Ruling("as eager", "differs only where fp64 differs from eager")
+        return Ruling("as eager", "differs within what eager and the references give")
     if tau is not None:
         text = f"max|fused − eager| {errors.whole.apart.largest:.3g}, {errors.tau_share:.3g} of τ {tau}"
         return Ruling("within τ" if errors.tau_share <= 1 else "worse", text)

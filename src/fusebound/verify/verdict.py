@@ -37,9 +37,9 @@ def rule_on_draws(
     if single > 1:
         return Ruling("worse", text), len(draws) < FEWEST
     if ruling.ok:
-        if (times := _usually_worse(draws)) and len(draws) >= DRAWS:
+        if len(draws) >= DRAWS and (text := _usually_worse(draws)):
             if is_significant(draws):
-                return Ruling("worse", f"rms error {times:.3g} times eager's on the median draw"), False
+                return Ruling("worse", text), False
             return ruling, len(draws) < FEWEST
         few = len(draws) >= DRAWS and whole.whole.count < _KNOWN
         return ruling, few and max(single, share(whole)) > _ALMOST
@@ -52,11 +52,12 @@ def rule_on_draws(
     return Ruling("as eager", f"{ruling.detail}: by luck, eager is as often the worse one"), True
 
 
-def _usually_worse(draws: Sequence[Errors]) -> float:
-    """How many times eager's rms error fused's is on the median draw, where that is more than may be; else 0."""
+def _usually_worse(draws: Sequence[Errors]) -> str:
+    """The rms errors of the median draw in words, where fused's is more than may be; else empty."""
     pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager)) for e in draws if e.whole.count]
     if not pairs:
-        return 0.0
+        return ""
     fused, eager = (median(column) for column in zip(*pairs, strict=True))
     limit = rms_limit(eager, ulp=1) * _OFTEN
-    return fused / max(eager, 1.0) if fused > limit else 0.0
+    text = f"rms error {fused:.3g} ULP on the median draw, eager {eager:.3g}, limit {limit:.3g}"
+    return text if fused > limit else ""
