@@ -64,15 +64,15 @@ def distinct(fused: torch.Tensor, eager: torch.Tensor, exact: Exact) -> Distinct
     once = measure(
         fused[alone], eager[alone], replace(exact, value=exact.value[alone], residue=residue)
     ).whole
-    mine, theirs = (_largest(t, exact.value, which, values) for t in (fused, eager))
+    mine, theirs = (_largest(t, exact.value, which, len(values)) for t in (fused, eager))
     found = zip(values[times > 1].tolist(), mine[times > 1].tolist(), theirs[times > 1].tolist(), strict=True)
     return Distinct(once, tuple((v, f, e) for v, f, e in found if math.isfinite(f + e)))
 
 
-def _largest(t: torch.Tensor, exact: torch.Tensor, which: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The largest error of `t` at each of the values."""
+def _largest(t: torch.Tensor, exact: torch.Tensor, which: torch.Tensor, count: int) -> torch.Tensor:
+    """The largest error of `t` at each of so many values; `which` says the value of each element."""
     errors = (t.to(torch.float64) - exact).abs()
-    return torch.zeros_like(values).scatter_reduce_(0, which.flatten(), errors.flatten(), "amax")
+    return errors.new_zeros(count).scatter_reduce_(0, which.flatten(), errors.flatten(), "amax")
 
 
 def _chance(pairs: Sequence[tuple[float, float]]) -> float:

@@ -119,6 +119,8 @@ def test_the_numbers_that_several_elements_share() -> None:
     )
     assert found.often == ((1.0, 1.0, 0.0),)
     assert distinct(exact[:2].float(), exact[:2].float(), Exact(exact[:2])) is None
+    coarse = distinct(exact.float() + 1, exact.float(), Exact(exact.float(), coarse=True))
+    assert coarse is not None and coarse.often == found.often, "eager's own values stand for the reference"
 
 
 def test_a_row_that_is_repeated_counts_once() -> None:
