@@ -6,8 +6,8 @@ ULP at the rms of the draw, and a draw is worse where
 
     rms(fused − fp64) > max(1.25 · max(rms(eager − fp64), exp(m + 6·s) ULP), 2 ULP)
 
-unless it has few elements, whose errors spread most widely, and the program's own sensitivity explains as much
-(`Errors.explained`).
+unless the program's own sensitivity explains as much (`Errors.explained`), and it has few elements, whose errors spread
+most widely, or nothing but eager to be judged by.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
     judged = [e for e in draws if e.dtype.is_floating_point and e.whole.count]
     if len(judged) < DRAWS:
         return 0.0, ""
-    pairs = [
-        (e.in_steps(e.whole.fused), e.in_steps(e.whole.eager), e.explained and e.whole.count < FEW)
-        for e in judged
-    ]
+    pairs = [(e.in_steps(e.whole.fused), e.in_steps(e.whole.eager), _is_explained(e)) for e in judged]
     logs = [math.log(eager) for _, eager, _ in pairs if eager]
     usual = math.exp(min(fmean(logs) + DEVIATIONS * pstdev(logs), _ANY)) if logs else 0.0
     most, text = 0.0, ""
@@ -47,3 +44,7 @@ def worst_draw(draws: Sequence[Errors]) -> tuple[float, str]:
             most = part
             text = f"rms error {fused:.3g} ULP on one draw, eager {eager:.3g}, limit {limit:.3g}"
     return most, text
+
+
+def _is_explained(e: Errors) -> bool:
+    return e.explained and (e.coarse or e.whole.count < FEW)

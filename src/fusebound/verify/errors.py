@@ -111,7 +111,8 @@ class Errors:
     `tau_share` is the distance from eager as a share of what a τ allows. `jumps` elements lie on a jump (`jumps.py`)
     and are left out of all else. `explained`: where fused breaks the rule, its errors are within what moving the
     program's intermediates by an ULP does, as another order of evaluation might. `distinct` are the numbers of a small
-    output, where some have several elements (`luck.distinct`)."""
+    output, where some have several elements (`luck.distinct`). `coarse`: eager stood for the reference, so that its
+    own error is not known."""
 
     dtype: torch.dtype
     parts: tuple[Part, ...]
@@ -121,6 +122,7 @@ class Errors:
     jumps: int = 0
     explained: bool = True
     distinct: Distinct | None = None
+    coarse: bool = False
 
     @property
     def whole(self) -> Part:
@@ -154,6 +156,7 @@ class Errors:
             max(self.tau_share, other.tau_share),
             self.jumps + other.jumps,
             self.explained and other.explained,
+            coarse=self.coarse or other.coarse,
         )
 
 
@@ -234,7 +237,7 @@ def _floats(fused: torch.Tensor, eager: torch.Tensor, given: Exact, tau: Tau | N
         for kind, mask in classes.changes(p.fused, p.eager, p.nearest, dtype, lost):
             example = _words(i * _PIECE + int(mask.nonzero()[0]), fused, eager, given.value)
             changes = classes.merged(changes, (ClassChange(kind, int(mask.sum()), example),))
-    return Errors(dtype, tuple(parts), equal, changes, share)
+    return Errors(dtype, tuple(parts), equal, changes, share, coarse=given.coarse)
 
 
 def _subnormal_error(p: _Piece, dtype: torch.dtype) -> float:

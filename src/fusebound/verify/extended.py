@@ -164,10 +164,10 @@ class _Interpreter(torch.fx.Interpreter):
         rule = OPS.get(f"{packet}.{n.target._overloadname}") or OPS.get(packet)
         if rule is None:
             raise NoReference(f"no long double form of aten.{packet}")
-        if packet == "_to_copy":
-            return _cast(args[0], user_dtype(n.args[0]), user_dtype(n))
         kwargs = {k: v for k, v in kwargs.items() if k not in _PLACEMENT}
         try:
+            if packet == "_to_copy":
+                return _cast(args[0], user_dtype(n.args[0]), user_dtype(n))
             return _typed(_apply(rule, n, n.target, args, kwargs), n)
         except (TypeError, ValueError, IndexError, NotImplementedError) as why:
             raise NoReference(f"no long double form of aten.{packet}: {why}") from why

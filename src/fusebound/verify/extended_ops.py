@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from fusebound.analysis import extrema
+from fusebound.verify.extended_moves import MOVES, Wide, axes_of
 
-Wide = np.ndarray[Any, Any]
 L = np.longdouble
 
 
@@ -32,22 +32,16 @@ def converted(x: Wide, source: torch.dtype, to: torch.dtype) -> Wide:
     return rounded(x, to)
 
 
-def _axes(x: Wide, dim: Any) -> tuple[int, ...]:
-    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
-        return tuple(range(x.ndim))
-    return tuple(d % max(x.ndim, 1) for d in (dim if isinstance(dim, (list, tuple)) else (dim,)))
-
-
 def _sum(x: Wide, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Wide:
-    return x.sum(axis=_axes(x, dim), keepdims=keepdim, dtype=L if _is_float(x) else np.int64)
+    return x.sum(axis=axes_of(x, dim), keepdims=keepdim, dtype=L if _is_float(x) else np.int64)
 
 
 def _mean(x: Wide, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Wide:
-    return x.astype(L).mean(axis=_axes(x, dim), keepdims=keepdim)
+    return x.astype(L).mean(axis=axes_of(x, dim), keepdims=keepdim)
 
 
 def _var(x: Wide, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Wide:
-    axes = _axes(x, dim)
+    axes = axes_of(x, dim)
     count = np.prod([x.shape[a] for a in axes])
     centred = x - x.mean(axis=axes, keepdims=True)
     degrees = L(max(count - (1 if correction is None else correction), 0))
@@ -206,8 +200,22 @@ def _batch_norm(
     return (y if bias is None else y + bias.reshape(shape)), empty, empty
 
 
+def _batch_norm_training(x: Wide, weight: Any, bias: Any, *rest: Any) -> tuple[Wide, ...]:
+    """By the batch's own statistics, or by running ones if not `training`; running ones are returned as updated."""
+    *running, training, momentum, eps = rest
+    if not training:
+        old_mean, old_var = running
+        return (*_batch_norm(x, weight, bias, old_mean, old_var, momentum, eps), old_mean, old_var)
+    axes = (0, *range(2, x.ndim))
+    mean, var = _mean(x, axes), _var(x, axes, correction=0)
+    y, *_ = _batch_norm(x, weight, bias, mean, var, momentum, eps)
+    batch = (mean, _var(x, axes)) if running else ()
+    kept = (old + L(momentum) * (new - old) for old, new in zip(running, batch, strict=True))
+    return (y, mean, 1 / np.sqrt(var + L(eps)), *kept)
+
+
 def _vector_norm(x: Wide, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Wide:
-    axes = _axes(x, dim)
+    axes = axes_of(x, dim)
     if ord == 2:
         return np.sqrt((x * x).sum(axis=axes, keepdims=keepdim))
     if ord == 1:
@@ -225,39 +233,30 @@ def _foreach_norm(tensors: Sequence[Wide], ord: Any = 2, dtype: Any = None) -> l
     return [_vector_norm(x, ord) for x in tensors]
 
 
-def _slice(x: Wide, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Wide:
-    index = [slice(None)] * x.ndim
-    index[dim] = slice(start, None if end is not None and end >= x.shape[dim] else end, step)
-    return x[tuple(index)]
-
-
-def _squeeze(x: Wide, dims: Any = None) -> Wide:
-    axes = _axes(x, dims)
-    return x.squeeze(tuple(a for a in axes if x.shape[a] == 1))
-
-
-def _expand(x: Wide, shape: Sequence[int], *, implicit: bool = False) -> Wide:
-    lead = len(shape) - x.ndim
-    full = [x.shape[i - lead] if n == -1 else n for i, n in enumerate(shape)]
-    return np.broadcast_to(x, full)
-
-
-def _permute(x: Wide, dims: Sequence[int]) -> Wide:
-    return x.transpose(tuple(d % x.ndim for d in dims))
-
-
-def _gather(x: Wide, dim: int, index: Wide, *, sparse_grad: bool = False) -> Wide:
-    at = list(np.indices(index.shape))
-    at[dim] = index
-    return x[tuple(at)]
-
-
 def _arg(op: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Wide, dim: int | None = None, keepdim: bool = False) -> Any:
         found = op(x, axis=dim)
         return np.expand_dims(found, dim) if keepdim and dim is not None else found
 
     return run
+
+
+def _at_extreme(place: Callable[..., Any]) -> Callable[..., Any]:
+    """The extreme along an axis and the place of the first one."""
+
+    def run(x: Wide, dim: int, keepdim: bool = False) -> tuple[Wide, Wide]:
+        if not x.ndim:
+            return x, np.zeros((), np.int64)
+        at = np.expand_dims(place(x, axis=dim), dim)
+        found = np.take_along_axis(x, at, dim), at
+        return found if keepdim else (found[0].squeeze(dim), at.squeeze(dim))
+
+    return run
+
+
+def _addmm(x: Wide, a: Wide, b: Wide, *, beta: Any = 1, alpha: Any = 1) -> Wide:
+    product = _matmul(a, b) * _number(alpha)
+    return product if beta == 0 else x * _number(beta) + product
 
 
 def _matmul(a: Wide, b: Wide) -> Wide:
@@ -294,6 +293,7 @@ _UNARY = """
 _INVERSE = "asin acos atan asinh acosh atanh"
 
 OPS: dict[str, Callable[..., Any]] = {
+    **MOVES,
     **{name: _unary(getattr(np, name)) for name in _UNARY.split()},
     **{name: _unary(getattr(np, "arc" + name[1:])) for name in _INVERSE.split()},
     **{name: _binary(op) for name, op in _COMPARE.items()},
@@ -307,9 +307,14 @@ OPS: dict[str, Callable[..., Any]] = {
     "minimum": _binary(extrema.minimum),
     "atan2": _binary(np.arctan2),
     "fmod": _binary(np.fmod),
+    "fmin": _binary(np.fmin),
+    "fmax": _binary(np.fmax),
+    "hypot": _binary(np.hypot),
+    "copysign": _binary(np.copysign),
     "remainder": _binary(_remainder),
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
     "logical_not": np.logical_not,
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
@@ -335,12 +340,15 @@ OPS: dict[str, Callable[..., Any]] = {
     "var.correction": _var,
     "var_mean.correction": _var_mean,
     "prod.dim_int": lambda x, dim, keepdim=False, *, dtype=None: x.prod(axis=dim, keepdims=keepdim),
-    "amax": lambda x, dim=None, keepdim=False: extrema.amax(x, _axes(x, dim), keepdims=keepdim),
-    "amin": lambda x, dim=None, keepdim=False: extrema.amin(x, _axes(x, dim), keepdims=keepdim),
-    "any": lambda x, dim=None, keepdim=False: np.any(x, axis=_axes(x, dim), keepdims=keepdim),
+    "amax": lambda x, dim=None, keepdim=False: extrema.amax(x, axes_of(x, dim), keepdims=keepdim),
+    "amin": lambda x, dim=None, keepdim=False: extrema.amin(x, axes_of(x, dim), keepdims=keepdim),
+    "any": lambda x, dim=None, keepdim=False: np.any(x, axis=axes_of(x, dim), keepdims=keepdim),
     "argmax": _arg(np.argmax),
     "argmin": _arg(np.argmin),
-    "cumsum": lambda x, dim, *, dtype=None: np.cumsum(x, axis=dim),
+    "max.dim": _at_extreme(np.argmax),
+    "min.dim": _at_extreme(np.argmin),
+    "cumprod": lambda x, dim, *, dtype=None: np.cumprod(x, axis=dim).reshape(x.shape),
+    "cumsum": lambda x, dim, *, dtype=None: np.cumsum(x, axis=dim).reshape(x.shape),
     "linalg_vector_norm": _vector_norm,
     "_foreach_norm": _foreach_norm,
     "_softmax": _softmax,
@@ -348,26 +356,12 @@ OPS: dict[str, Callable[..., Any]] = {
     "native_layer_norm": _layer_norm,
     "native_group_norm": _group_norm,
     "_native_batch_norm_legit_no_training": _batch_norm,
+    "_native_batch_norm_legit": _batch_norm_training,
+    "_native_batch_norm_legit_functional": _batch_norm_training,
     "mm": _matmul,
     "bmm": _matmul,
+    "addmm": _addmm,
     "_to_copy": lambda x: x,
-    "clone": lambda x: x.copy(),
-    "copy": lambda x, y, non_blocking=False: np.broadcast_to(y, x.shape),
-    "detach": lambda x: x,
-    "alias": lambda x: x,
-    "view": lambda x, shape: x.reshape(shape),
-    "reshape": lambda x, shape: x.reshape(shape),
-    "unsqueeze": np.expand_dims,
-    "squeeze": _squeeze,
-    "expand": _expand,
-    "permute": _permute,
-    "slice": _slice,
-    "select": lambda x, dim, index: np.take(x, index, axis=dim),
-    "cat": lambda xs, dim=0: np.concatenate(xs, axis=dim),
-    "flip": lambda x, dims: np.flip(x, tuple(dims)),
-    "index_select": lambda x, dim, index: np.take(x, index, axis=dim),
-    "gather": _gather,
-    "embedding": lambda w, index, *rest: w[index],
     "empty": lambda size, *, dtype=None: np.zeros(tuple(size)),
     "empty_permuted": lambda size, order, *, dtype=None: np.zeros(tuple(size)),
     "arange": _arange,

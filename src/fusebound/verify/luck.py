@@ -7,7 +7,8 @@ over eager's: the rms of every part of the output, and the largest. Pairs withou
 differences share the mean of their ranks, and the chance is counted, not approximated.
 
 What many elements of a draw share, as the sum of a row that is repeated, is one number. One that comes again in other
-draws, as the bound of a clamp, was rounded once for all of them, and shows nothing.
+draws, as the bound of a clamp, was rounded once for all of them, and shows nothing. Nor does a draw that eager's own
+values judge: any difference would be fused's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def is_significant(draws: Sequence[Errors]) -> bool:
     """Whether the draws of one output show that it is worse than eager's."""
     again = Counter(value for e in draws if e.distinct for value, *_ in e.distinct.often)
     pairs: dict[str, list[tuple[float, float]]] = {}
-    for e in draws:
+    for e in (e for e in draws if not e.coarse):
         for name, fused, eager in _figures(e, again):
             pairs.setdefault(name, []).append((fused, eager))
     return any(_chance(found) < SIGNIFICANT for found in pairs.values())

@@ -49,6 +49,8 @@ def rule_on_draws(
         return ruling, len(draws) < FEWEST
     if is_significant(draws):
         return ruling, len(draws) < CERTAIN
+    if whole.coarse:
+        return Ruling("as eager", f"{ruling.detail}: moving intermediates by an ULP does as much"), False
     return Ruling("as eager", f"{ruling.detail}: by luck, eager is as often the worse one"), True
 
 

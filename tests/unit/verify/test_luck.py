@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from fusebound.capture.torch import capture
 from fusebound.verify.check import verify
 from fusebound.verify.errors import Exact
 from fusebound.verify.luck import distinct, is_significant
-from fusebound.verify.verdict import CERTAIN, FEWEST, rule_on_draws
+from fusebound.verify.verdict import CERTAIN, FEWEST, MOST, rule_on_draws
 
 
 @pytest.mark.parametrize(("most", "least"), [(9, 4), (3, 1), (5, 2), (6, 5)])
@@ -29,6 +30,14 @@ def test_what_is_worse_more_often_than_chance_has_it_is_none() -> None:
     assert is_significant([draw(9, 4)] * 14 + [draw(4, 4)] * 20)
     assert not is_significant([draw(9, 4)] * 13 + [draw(4, 4)] * 20)
     assert not is_significant([])
+
+
+@pytest.mark.parametrize("explained", [True, False])
+def test_eager_beside_itself_shows_no_luck(explained: bool) -> None:
+    """Where eager stands for the reference its error is 0, and fused is further off on every draw."""
+    draws = [replace(draw(5, 0, explained=explained), coarse=True)] * MOST
+    ruling, _ = rule_on_draws(draws)
+    assert ruling.ok == explained
 
 
 @pytest.mark.parametrize(("count", "open"), [(FEWEST, True), (CERTAIN - 1, True), (CERTAIN, False)])
