@@ -385,6 +385,22 @@ def a_number_a_row(c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.exp(c) * x
 
 
+@pair(
+    "mul", "mul_1", "F501", inputs=lambda: (mat(), mat(), mat(COLS)), says="share no value that has all of their axes",
+    flip="a common operand of the full shape",
+)  # fmt: skip
+def two_tensors_by_one_row(x: torch.Tensor, y: torch.Tensor, s: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x * s, y * s
+
+
+@pair(
+    "select", "index", "F609", inputs=lambda: (mat(), ints(40)), says="a part of x that the kernel",
+    flip="gather from x itself",
+)  # fmt: skip
+def a_look_up_in_a_column(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    return x[:, 0][i].sin()
+
+
 # The whole grid before the next step.
 
 

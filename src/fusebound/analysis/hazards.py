@@ -125,7 +125,7 @@ class _Reads:
                 undecided = undecided or self._undecided(n, f"where {why.message}")
                 continue
             for v, index, part in uses:
-                moved = v == self.target and self._elsewhere(index, written)
+                moved = v == self.target and self._elsewhere(index, written, part)
                 if moved and self._meets(index, part, changed):
                     return _Moved(mover, show(index))
                 if v in stems and v != self.target and (v, index, part) not in self.seen:
@@ -172,12 +172,18 @@ class _Reads:
                 return False
         return True
 
-    def _elsewhere(self, index: Index, written: Index) -> bool:
+    def _elsewhere(self, index: Index, written: Index, part: Ranges) -> bool:
         """Whether a read lies at another point along an axis, or may: a reduction's variable beside one of the written
         point's (`x.view(-1, 2).sum(1)`) leads out of the row."""
         rank, shape = len(written), self.g.values[self.target].shape
         axes = zip(index, written, shape, strict=True)
-        return any(e != w and n != 1 and not (e.vars and min(e.vars) >= rank) for e, w, n in axes)
+        return any(
+            n != 1 and not (e.vars and min(e.vars) >= rank) and self._differ(e, w, part) for e, w, n in axes
+        )
+
+    def _differ(self, e: Affine, w: Affine, part: Ranges) -> bool:
+        """Whether two expressions may differ where variables are in `part`: 0 and i do not for i in [0, 1)."""
+        return interval(e + w * -1, part, tuple(self.sizes)) != (0, 0)
 
 
 def _changed(g: Graph, maker: Node, target: str) -> Region:

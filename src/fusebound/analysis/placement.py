@@ -61,9 +61,16 @@ class Placement:
         while missing := [v for v in outputs if not self.sites.get(v)]:
             if not any(self._reach(v, order) for v in missing):
                 n = self.g.producer[missing[0]]
-                raise Unresolved(
-                    "F501", f"{self.label(n)} runs over a domain that the rest of the group does not share", n.id
-                )  # fmt: skip
+                raise self._apart(root, n)
+
+    def _apart(self, root: str, n: Node) -> Unresolved:
+        """Why no loop of `n` is tied to one of the root's."""
+        if self.shape(n.out) != self.shape(root):
+            why = f"{self.label(n)} runs over a domain that the rest of the group does not share"
+            return Unresolved("F501", why, n.id)
+        other = self.label(self.g.producer[root])
+        why = f"{self.label(n)} and {other} share no value that has all of their axes, which would tie their loops"
+        return Unresolved("F501", why, n.id, "a common operand of the full shape")
 
     def split(self, need: NeedSplit) -> None:
         """Factor an axis further, for the next attempt."""

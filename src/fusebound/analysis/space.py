@@ -118,9 +118,7 @@ def _unsupported(g: Graph, inside: frozenset[str]) -> Refusal | None:
         if spec is None:
             return Refusal(user.why or "F601", f"{user.label} runs through the framework", (n.id,))
         if spec.cls == "gather" and (p := g.producer.get(n.inputs[0])) is not None and p.id in inside:
-            return Refusal(
-                "F609", f"{user.label} gathers from a value that the kernel itself computes", (n.id,)
-            )
+            return _own_source(g, inside, n)
         for v in (*n.inputs, *n.outputs):
             value = g.values[v]
             if not value.is_static:
@@ -134,6 +132,18 @@ def _unsupported(g: Graph, inside: frozenset[str]) -> Refusal | None:
             if value.numel == 0:
                 return Refusal("F507", f"{user.label} has a tensor without elements", (n.id,))
     return None
+
+
+def _own_source(g: Graph, inside: frozenset[str], gather: Node) -> Refusal:
+    """A gather whose source the kernel would have to have in memory first: it computes it, or views it anew."""
+    label, value = g.user[gather.user].label, gather.inputs[0]
+    while (p := g.producer.get(value)) and p.id in inside and OPS[p.op].cls == "move" and len(p.inputs) == 1:
+        value = p.inputs[0]
+    if p is not None and p.id in inside:
+        return Refusal("F609", f"{label} gathers from a value that the kernel itself computes", (gather.id,))
+    source = g.user[g.producer[gather.inputs[0]].user].label
+    why = f"{label} gathers from {source}, a part of {value} that the kernel would have to lay out first"
+    return Refusal("F609", why, (gather.id,), f"gather from {value} itself")
 
 
 def _stores(p: Placement, value: str) -> list[Store]:

@@ -37,14 +37,16 @@ def bisect_plan(
         target = get(plan.target)
         made = greedy.plan(
             whole.graph, target=target, policy=plan.policy, numerics=plan.numerics, tau=plan.tau,
-            expected_calls=plan.expected_calls,
+            expected_calls=plan.expected_calls, rules=plan.rules,
         )  # fmt: skip
         return build(made, whole, target=target), whole
 
     def built(some: Plan) -> Executable:
         return build(some, captured)
 
-    search = Bisection(captured, args, kwargs, alone, planned, numerics=plan.numerics, tau=plan.tau)
+    search = Bisection(
+        captured, args, kwargs, alone, planned, numerics=plan.numerics, tau=plan.tau, rules=plan.rules
+    )
     return search.plan(plan, built, found)
 
 

@@ -20,6 +20,8 @@ _PATH = re.compile(r"[\w.]*")
 _NAMES = frozenset(("name", "as_name", "as_names", "forward_arg_names"))
 _TARGETS = frozenset(("target", "as_operator"))
 _TREES = frozenset(("in_spec", "out_spec"))
+_NUMBERS, _NO_NUMBER = frozenset(("as_float", "as_floats")), re.compile(r"-?Infinity|NaN")
+"""What JSON has no numbers for, and where it may stand."""
 _SHOWN = frozenset(("as_string", "as_strings", "stack_trace", "nn_module_stack", "torch_version"))
 _KEPT = ("stack_trace", "nn_module_stack")
 _FLOW = frozenset(
@@ -60,6 +62,8 @@ def objection(program: Any) -> str:
             return f"a structure of arguments that is not plain: `{text:.80}`"
         if key in _NAMES and not _IDENTIFIER.fullmatch(text):
             return f"a name that is none: `{text:.80}`"
+        if key in _NUMBERS and _NO_NUMBER.fullmatch(text):
+            continue
         if key not in (*_TREES, *_SHOWN, "expr_str") and not _PATH.fullmatch(text):
             return f"text where a word is due: `{text:.80}`"
     return ""

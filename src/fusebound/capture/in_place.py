@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import torch
 import torch.fx
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_arg
 
 from fusebound.capture.classes import classify
@@ -112,7 +113,9 @@ def check_in_place(graph: torch.fx.Graph) -> None:
     has written already are read again: no graph says that either.
     """
     tied = _tied_inputs(graph)
+    written = {storage_of(t.node.meta["val"]) for call in _calls(graph) for t in _operands(call) if t.written}
     for call in _calls(graph):
+        _check_view(call, written)
         operands = _operands(call)
         for target in operands:
             if target.written:
@@ -150,7 +153,7 @@ def _check_target(call: torch.fx.Node, target: torch.fx.Node) -> None:
             f"{call.target} has an out= of another type than its result's: eager may refuse it, tracing does not",
             where=shown(source_of(call)), hint="give out= the type of the result", code="E202",
         )  # fmt: skip
-    if any(_is_static(v := t.meta.get("val")) and folds(v) for t in path(target)):
+    if any(map(_may_fold, path(target))):
         raise _in_place(
             call, "writes to a tensor whose elements share memory: eager raises here, or writes some twice"
         )
@@ -158,6 +161,46 @@ def _check_target(call: torch.fx.Node, target: torch.fx.Node) -> None:
         raise _in_place(
             call, "writes through windows (unfold) that leave elements out", "write through slices instead"
         )
+
+
+def _check_view(view: torch.fx.Node, written: Collection[int]) -> None:
+    """Refuse strides of its own on an argument's memory, of which it shows more than the argument's elements, where
+    that is written: a graph has no values for the rest."""
+    if view.target is not torch.ops.aten.as_strided.default:
+        return
+    *_, base = path(view)
+    a, b = view.meta.get("val"), base.meta.get("val")
+    if base.op != "placeholder" or not isinstance(b, torch.Tensor) or storage_of(b) not in written:
+        return
+    if _is_static(a) and _is_static(b) and _covers(b, a):
+        return
+    raise _in_place(
+        view, "shows memory beside the elements of an argument that is written", "index it instead"
+    )
+
+
+def _covers(b: torch.Tensor, a: torch.Tensor) -> bool:
+    """Whether the elements of `b` fill a range of memory in which `a` lies."""
+    (start, end), (low, high) = extent(b), extent(a)
+    return start <= low and high <= end and end - start == b.numel() * b.element_size()
+
+
+def _may_fold(node: torch.fx.Node) -> bool:
+    """Whether several indices may meet at one address: told by strides, or for sizes of the run by what made it."""
+    val = node.meta.get("val")
+    if _is_static(val):
+        return folds(val)
+    if not isinstance(val, torch.Tensor) or val.layout != torch.strided:
+        return False
+    if node.target in (torch.ops.aten.as_strided.default, torch.ops.aten.unfold.default):
+        return True
+    axes = zip(val.shape, val.stride(), strict=True)
+    return any(_is(s, 0) and not _is(n, 1) for n, s in axes)
+
+
+def _is(size: Any, number: int) -> bool:
+    """Whether a size is this number, so far as tracing knows."""
+    return bool(statically_known_true(size == number))
 
 
 def _leaves_gaps(node: torch.fx.Node) -> bool:
@@ -207,20 +250,35 @@ def _traced(node: torch.fx.Node) -> Any:
 def _check_pair(call: torch.fx.Node, target: _Operand, other: _Operand) -> None:
     """Pointwise operators may read the very elements that they write. Lists are worked through one by one: what is
     written for one place is read at later ones, where a functional operator has the old content."""
-    a, b = target.node.meta.get("val"), other.node.meta.get("val")
-    if not _is_static(a) or not _is_static(b):
-        return
+    a, b = _traced(target.node), _traced(other.node)
     listed = target.place >= 0 and other.place >= 0 and target.place != other.place
     if listed and target.place > other.place:
         return
     pointwise = classify(target_name(call.target)) == "pointwise" and not other.written and not listed
-    if (pointwise and _place(a) == _place(b)) or not meet(a, b, extent(b)[0] - extent(a)[0]):
+    if (pointwise and _same_place(a, b)) or not _may_meet(a, b):
         return
+    sure = "" if _is_static(a) and _is_static(b) else " (for all that tracing knows of sizes of the run)"
     if listed:
-        raise _in_place(
-            call, "reads or writes, in one place of its lists, what it has written in an earlier one"
-        )
-    raise _in_place(call, "reads memory that it overwrites: eager raises here, or its loop's order decides")
+        what = "reads or writes, in one place of its lists, what it has written in an earlier one"
+    else:
+        what = "reads memory that it overwrites: eager raises here, or its loop's order decides"
+    raise _in_place(call, what + sure)
+
+
+def _may_meet(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one storage have an element in common, or sizes of which tracing can't tell."""
+    if not _is_static(a) or not _is_static(b):
+        return a.layout == torch.strided == b.layout
+    return meet(a, b, extent(b)[0] - extent(a)[0])
+
+
+def _same_place(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if _is_static(a) and _is_static(b):
+        return _place(a) == _place(b)
+    if a.dtype != b.dtype or a.dim() != b.dim():
+        return False
+    numbers = ((*t.shape, *t.stride(), t.storage_offset()) for t in (a, b))
+    return all(statically_known_true(x == y) for x, y in zip(*numbers, strict=True))
 
 
 def path(node: torch.fx.Node) -> Iterator[torch.fx.Node]:

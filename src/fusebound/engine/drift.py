@@ -27,7 +27,8 @@ from fusebound.verify.tolerance import rule
 from fusebound.words import count
 
 _SETTLED = 256
-"""Elements that have to be judged before the rule on errors is believed: those of a few numbers are luck."""
+"""Elements that have to be judged before the rule on errors is believed where the program's own sensitivity explains
+them: those of a few numbers are luck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,12 @@ class Twin:
         numerics, tau = self._exe.plan.numerics, program.held.of(new.output)
         ruling = rule(pooled, tau=tau, numerics=numerics, transcendentals=program.transcendentals)
         new = replace(new, judged=new.judged + 1)
-        if ruling.verdict == "worse" and tau is None and 0 < pooled.whole.count < _SETTLED:
+        if (
+            ruling.verdict == "worse"
+            and tau is None
+            and pooled.explained
+            and 0 < pooled.whole.count < _SETTLED
+        ):
             return new
         return replace(new, verdict=ruling.verdict, detail=ruling.detail)
 

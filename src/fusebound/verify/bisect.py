@@ -19,6 +19,7 @@ from fusebound.capture.captured import Captured
 from fusebound.capture.replay import inputs_of
 from fusebound.capture.saved import evaluated
 from fusebound.errors import FormatError, FuseboundError
+from fusebound.gates.rules import NO_RULES, Rules
 from fusebound.ir.graph import UserOp
 from fusebound.plan.plan import Plan
 from fusebound.plan.trial import only
@@ -45,7 +46,7 @@ class Culprit:
     `set` is the set of values on which it was found, `groups` the kernels that cannot be spared (none for a program
     without a plan), `operators` the fewest that fail as `source` on `args`; `found` is that failure. Where the
     operators alone are right, so that the fault lies in how the program runs them, `source` is the whole program
-    (`whole`), or None if that is right as well once its operators are written out.
+    (`whole`), or None if that is right as well once its operators are written out. `tau` is what it is held to.
     """
 
     set: str
@@ -57,6 +58,7 @@ class Culprit:
     args: Args
     questions: int
     whole: bool = False
+    tau: Tau | None = None
 
     @property
     def place(self) -> str:
@@ -76,17 +78,17 @@ class Culprit:
 
 class Bisection:
     """One search. `alone` compiles functions as one kernel (or as the other compiler does), `planned` as the plan's own
-    options do; `numerics` and `tau` are those that the program promised. No question is begun after `budget_s`
+    options do; `numerics`, `tau` and `rules` are those that the program promised. No question is begun after `budget_s`
     seconds: what was found till then stands."""
 
     def __init__(
         self, captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], alone: Alone,
-        planned: Alone | None = None, *, numerics: str = "accurate", tau: Tau | None = None, budget_s: float = 120.0,
-        seed: int = 0,
+        planned: Alone | None = None, *, numerics: str = "accurate", tau: Tau | None = None, rules: Rules = NO_RULES,
+        budget_s: float = 120.0, seed: int = 0,
     ) -> None:  # fmt: skip
         self._captured, self._alone, self._planned, self._seed = captured, alone, planned, seed
         self._args, self._kwargs = own_copies(captured, args, kwargs)
-        self._rule = {"numerics": numerics, "tau": tau}
+        self._numerics, self._tau, self._rules = numerics, tau, rules
         self._deadline = time.perf_counter() + budget_s
         self._questions = 0
         self._compiled: dict[object, tuple[Callable[..., object], Captured]] = {}
@@ -118,8 +120,9 @@ class Bisection:
         if self._spent():
             return False
         return not verify(
-            exe, self._captured, self._args, self._kwargs, sets=(kind,), seed=self._seed, **self._rule
-        ).ok
+            exe, self._captured, self._args, self._kwargs, numerics=self._numerics, tau=self._tau, sets=(kind,),
+            seed=self._seed,
+        ).ok  # fmt: skip
 
     def _operators(self, found: VerifyResult, groups: tuple[str, ...], names: Sequence[str]) -> Culprit:
         kind, graph = _set_of(found), self._captured.graph
@@ -130,7 +133,7 @@ class Bisection:
             return source, tuple(_own(env[v]) for v in source.inputs)
 
         def fails(users: Sequence[UserOp]) -> bool:
-            return self._ask(self._alone, *cut(users)) is not None
+            return self._ask(self._alone, *cut(users), self._tau_of(users)) is not None
 
         users: Sequence[UserOp] = [graph.user[n] for n in names]
         try:
@@ -140,31 +143,36 @@ class Bisection:
             if self._planned is not None:
                 source = program_of(graph)
                 args = tuple(_own(env[v]) for v in source.inputs)
-                if self._ask(self._planned, source, args) is not None:
+                if self._ask(self._planned, source, args, self._tau_of(users)) is not None:
                     return self._smallest(self._planned, source, args, kind, groups, users)
         except FormatError:  # an operator that cannot be written as text
             pass
         return Culprit(kind, groups, tuple(users), _edges(users), found, None, (), self._questions)
+
+    def _tau_of(self, users: Sequence[UserOp]) -> Tau | None:
+        """What a kernel of these operators is held to."""
+        return self._rules.tau_of(users, self._tau)
 
     def _smallest(
         self, compile: Alone, source: Source, args: Args, kind: str, groups: tuple[str, ...],
         users: Sequence[UserOp],
     ) -> Culprit:  # fmt: skip
         """A function that fails, on arguments as small and plain as they can be."""
+        tau = self._tau_of(users)
 
         def fails(some: Args) -> bool:
-            return self._ask(compile, source, some) is not None
+            return self._ask(compile, source, some, tau) is not None
 
         args = simpler(shorter(args, fails), fails)
         self._deadline = float("inf")
-        result = self._ask(compile, source, args)
+        result = self._ask(compile, source, args, tau)
         assert result is not None
         whole = compile is self._planned
         return Culprit(
-            kind, groups, tuple(users), _edges(users), result, source, args, self._questions, whole
+            kind, groups, tuple(users), _edges(users), result, source, args, self._questions, whole, tau
         )
 
-    def _ask(self, compile: Alone, source: Source, args: Args) -> VerifyResult | None:
+    def _ask(self, compile: Alone, source: Source, args: Args, tau: Tau | None) -> VerifyResult | None:
         """The failure of a function on some arguments, if it fails."""
         kinds = tuple((a.shape, a.stride()) for a in args if isinstance(a, torch.Tensor))
         key = compile, source.text, kinds
@@ -174,7 +182,9 @@ class Bisection:
             if key not in self._compiled:
                 self._compiled[key] = compile(source.function(), args)
             exe, captured = self._compiled[key]
-            result = verify(exe, captured, args, sets=(GIVEN,), seed=self._seed, **self._rule)
+            result = verify(
+                exe, captured, args, numerics=self._numerics, tau=tau, sets=(GIVEN,), seed=self._seed
+            )
         except _FAILURES:
             return None
         return None if result.ok else result

@@ -209,7 +209,7 @@ class _Judge:
             pairs = overlapped(program.leaves, eager.changed)
             if not pairs:
                 return Comparison(unjudged="no argument is written that has another of its type beside it")
-            program = program.on(pairs[number % len(pairs)])
+            program = program.on(pairs[number % len(pairs)], eager.changed)
             eager, fused = program.eager(seed), program.fused(seed)
         elif moved := relaid(program.leaves, kind, eager.changed):
             other = program.on(moved)

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 _TRANSCENDENTAL = """
     exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh atan2
     sigmoid log_sigmoid logit erf erfc erfinv pow rsqrt gelu silu mish softplus elu celu selu softmax
-    log_softmax logsumexp cross_entropy_loss cross_entropy binary_cross_entropy
+    log_softmax logsumexp sqrt cross_entropy_loss cross_entropy binary_cross_entropy
     binary_cross_entropy_with_logits scaled_dot_product_attention
 """
 _EXACT = """

@@ -145,7 +145,7 @@ def _gelu(x: Wide, *, approximate: str = "none") -> Wide:
 
 def _elu(x: Wide, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Wide:
     a, s, i = L(alpha), L(scale), L(input_scale)
-    return np.where(x > 0, x * s, a * s * np.expm1(x * i))
+    return np.where(x < 0, a * s * np.expm1(x * i), x * s)
 
 
 def _clamp(x: Wide, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Wide:

@@ -29,6 +29,11 @@ def mutated(leaf: Leaf) -> str:
     return f"{leaf.kind} input {leaf.name!r} (mutated)"
 
 
+def beside(leaf: Leaf) -> str:
+    """What an input is called that changes because it shares memory with one that the program writes."""
+    return f"{leaf.kind} input {leaf.name!r} (shares memory with a mutated one)"
+
+
 def held(plan: Plan, values: Sequence[str], default: Tau | None, leaves: Sequence[Leaf] = ()) -> Held:
     """The bounds of the outputs that are these values of a plan, and of the inputs that it writes (`leaves`)."""
     if not plan.rules.tau:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,7 +18,7 @@ from fusebound.verify.compare import Comparer, Output, is_double
 from fusebound.verify.draws import CountedDraws
 from fusebound.verify.exact import constants, transcendentals
 from fusebound.verify.extended import Extended, NoReference, split
-from fusebound.verify.held import NOTHING_HELD, Held, mutated
+from fusebound.verify.held import NOTHING_HELD, Held, beside, mutated
 from fusebound.verify.memory import Copies, keep, shared, strayed
 from fusebound.verify.oracle import Reference, reference
 from fusebound.words import count
@@ -85,6 +85,7 @@ class Program:
         self._args, self._kwargs = args, kwargs
         self.leaves = leaves
         self.held = held
+        self._written: Collection[int] | None = None
         self._extended: Extended | None = None
         self._kept = keep((), (), ())
         self.settle()
@@ -95,14 +96,17 @@ class Program:
         """Take the present values of the inputs as those that every run starts from."""
         self._before = Snapshot(tensors(self.leaves))
 
-    def on(self, inputs: Mapping[int, torch.Tensor]) -> Program:
-        """The same program on other tensors for the user's inputs at some positions; the others are shared."""
+    def on(self, inputs: Mapping[int, torch.Tensor], written: Collection[int] | None = None) -> Program:
+        """The same program on other tensors for the user's inputs at some positions; the others are shared. `written`
+        are those that it writes, where they share memory with others."""
         swap = {id(self.leaves[i].value): t for i, t in inputs.items()}
         args, kwargs = pytree.tree_map_only(
             torch.Tensor, lambda t: swap.get(id(t), t), (self._args, self._kwargs)
         )
         leaves = bind(self._captured, args, kwargs)
-        return Program(self._exe, self._eager, self._captured, args, kwargs, leaves, self.held)
+        other = Program(self._exe, self._eager, self._captured, args, kwargs, leaves, self.held)
+        other._written = written
+        return other
 
     def fused(self, seed: Seed) -> Outcome:
         """Run the built program; inputs hold their values again afterwards."""
@@ -215,7 +219,8 @@ class Program:
                 continue
             after = fused.changed.get(i, leaf.value)
             wanted = exact.inputs[i] if exact.inputs else None
-            comparer.add(mutated(leaf), after, eager.changed[i], wanted, lambda r, i=i: r.inputs[i])
+            name = mutated(leaf) if self._written is None or i in self._written else beside(leaf)
+            comparer.add(name, after, eager.changed[i], wanted, lambda r, i=i: r.inputs[i])
         return Comparison(tuple(comparer.outputs), "", tuple(comparer.faults), (*notes, *comparer.notes))
 
     def _shaken(self, seed: Seed) -> list[Reference]:

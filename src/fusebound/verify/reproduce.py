@@ -28,7 +28,7 @@ import sys
 
 import torch
 
-{loading}from fusebound.capture.torch import capture
+{loading}{bound}from fusebound.capture.torch import capture
 {imports}from fusebound.verify.check import verify
 
 inf, nan = math.inf, math.nan
@@ -45,7 +45,7 @@ def inputs():
 def main():
     captured = capture(f, inputs())
     compiled = {compiled}
-    found = verify(compiled, captured, inputs(), numerics={numerics!r}, sets=("given",))
+    found = verify(compiled, captured, inputs(), numerics={numerics!r}, tau={tau!r}, sets=("given",))
     print("eager:   ", f(*inputs()))
     print("compiled:", compiled(*inputs()))
     print(found.summary())
@@ -68,6 +68,7 @@ _IMPORTS = {
     "from fusebound.target import get\n",
     "inductor": "",
 }
+_BOUND = "from fusebound.analysis.tau import Tau\n"
 _LOADING = "from fusebound.api.python_model import load\n"
 _LOAD = "\n# It registers the operators of {names}.\nload({place!r})\n"
 
@@ -97,6 +98,8 @@ def script(culprit: Culprit, plan: Plan | None, numerics: str, place: str = "") 
         inputs="\n".join(f"        {_literal(a)}," for a in culprit.args),
         compiled=_COMPILED[how].format(numerics=numerics, **options),
         numerics=numerics,
+        tau=culprit.tau,
+        bound=_BOUND if culprit.tau else "",
     )
 
 

@@ -94,6 +94,17 @@ def elementwise() -> Graph:
     return s.done(mutations=(Mutation(x, s.op("add_", "add", m, m)),))
 
 
+def column() -> Graph:
+    """x[:, 0].mul_(x[:, 0]): written is one column, which is read at the written points alone."""
+    s = Sketch()
+    x = s.input("x", 64, 64)
+    part = s.view("part", "slice", x, (64, 1), shape=(64, 1), dim=1, start=0, step=1)
+    done = s.op(
+        "done", "slice_scatter", x, s.op("mul_", "mul", part, part), kind="move", dim=1, start=0, step=1
+    )
+    return s.done(mutations=(Mutation(x, done),))
+
+
 @pytest.mark.parametrize(
     ("make", "how"),
     [(shifted, "[i0 + -1]"), (flipped, "[-1*i0 + 63]"), (transposed, "[i1, i0]"), (halved, "[2*i0 + i1]")],
@@ -106,7 +117,7 @@ def test_reads_at_other_points_than_the_written_one(make, how: str) -> None:
     assert "model.py:" in found.message and "new tensor" in found.counterfactual
 
 
-@pytest.mark.parametrize("make", [in_its_place, elementwise, normalised, through_a_transpose])
+@pytest.mark.parametrize("make", [in_its_place, elementwise, normalised, through_a_transpose, column])
 def test_reads_at_the_written_point_are_fine(make) -> None:
     g = make()
     assert hazard(g, g.node.keys()) is None

@@ -35,6 +35,17 @@ def test_a_dynamic_batch_is_read(tmp_path: Path) -> None:
     assert [graph.values[i].shape for i in graph.input_ids] == [(8, 16), (9, 16)]
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_a_number_that_json_does_not_have_is_read(tmp_path: Path, value: float) -> None:
+    class Masked(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.masked_fill(x > 0, value).softmax(-1)
+
+    torch.export.save(torch.export.export(Masked(), (torch.randn(3, 4),)), tmp_path / "m.pt2")
+    graph = fb.load(tmp_path / "m.pt2")
+    assert any(repr(float(a)) == repr(value) for u in graph.user_ops for a in u.args if isinstance(a, float))
+
+
 @pytest.mark.parametrize(
     "text",
     [

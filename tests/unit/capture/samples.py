@@ -44,6 +44,8 @@ UNARY |= {
     "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
     "elu": F.elu,
     "elu_alpha": lambda x: F.elu(x, 0.7),
+    "elu_negative": lambda x: F.elu(x, -1.5),
+    "celu_negative": lambda x: F.celu(x, -0.7),
     "celu": lambda x: F.celu(x, 1.3),
     "selu": F.selu,
     "softplus": F.softplus,

@@ -222,6 +222,60 @@ def test_in_place_on_a_shifted_slice_and_an_expanded_tensor() -> None:
     refused("E206", lambda a: torch.add(a[:-1], 1, out=a[1:]), torch.randn(5))
 
 
+def positive(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of a size that the run decides."""
+    return x[x > 0]
+
+
+def written_twice(x: torch.Tensor) -> torch.Tensor:
+    v = positive(x)
+    torch._foreach_add_([v, v.view(-1)], 1)
+    return v
+
+
+def copied_over(x: torch.Tensor) -> torch.Tensor:
+    v = positive(x)
+    v[1:].copy_(v[:-1])
+    return v
+
+
+def widened(x: torch.Tensor) -> torch.Tensor:
+    v = positive(x)
+    v.unsqueeze(0).expand(2, -1).add_(1)
+    return v
+
+
+@pytest.mark.parametrize("fn", [written_twice, copied_over, widened])
+def test_in_place_on_a_tensor_of_which_the_size_is_not_known(fn: Callable[..., Any]) -> None:
+    refused("E206", fn, torch.arange(-3.0, 3))
+
+
+def test_a_tensor_of_unknown_size_is_written_at_its_very_elements() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        v = positive(x)
+        v.mul_(2)
+        v[1:].add_(1)
+        return v.add_(v)
+
+    capture(fn, (torch.arange(-3.0, 3),))
+
+
+def changed_before(x: torch.Tensor) -> torch.Tensor:
+    x.mul_(2)
+    return x.as_strided((4,), (1,)) * 2
+
+
+def changed_through(x: torch.Tensor) -> None:
+    x.as_strided((4,), (1,)).add_(1)
+
+
+@pytest.mark.parametrize("fn", [changed_before, changed_through])
+def test_strides_of_its_own_on_an_argument_that_is_written(fn: Callable[..., Any]) -> None:
+    refused("E206", fn, torch.arange(16.0).view(2, 8)[:, ::2])
+    refused("E206", fn, torch.arange(16.0)[8:10])
+    capture(fn, (torch.arange(16.0),))
+
+
 @pytest.mark.parametrize(
     "fn",
     [

@@ -80,6 +80,15 @@ def test_wrong_numbers_are_warned_of_once_with_the_line(monkeypatch: pytest.Monk
     assert not f.report.ok and out.verdict == "worse" and out.judged == 2 and out.largest_ulps > 1e3
 
 
+def test_a_few_numbers_far_off_are_no_luck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rounding moves them so far."""
+    wrong_operator(monkeypatch, "add")
+    f = sampled(lambda x: (x * 3 + 1)[:1, :5].contiguous())
+    with pytest.warns(DriftWarning):
+        f(X)
+    assert not f.report.ok
+
+
 def in_place(x, y):
     x.mul_(2).add_(y)
     return x.exp()

@@ -14,10 +14,12 @@ import torch
 import torch.nn.functional as F
 from tests.faults import forgotten_tail, wrong_operator, wrong_pair
 
+from fusebound.analysis.tau import Tau
 from fusebound.api.bisection import bisect_inductor, bisect_plan, by_inductor
 from fusebound.api.python_model import load, place_of
 from fusebound.capture.torch import capture
 from fusebound.engine.build import build
+from fusebound.gates.rules import NO_RULES, Bound, Rules
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import Plan
 from fusebound.runtime.executable import Executable
@@ -72,6 +74,30 @@ def test_one_boundary_and_a_script_that_shows_it(
     assert exit_of(path) == 1 and "FAILED" in capsys.readouterr().out
     monkeypatch.undo()
     assert exit_of(path) == 0
+
+
+STRICT = Tau(absolute=1e-12)
+
+
+@pytest.mark.parametrize("by_rule", [False, True], ids=["for all", "by a rule"])
+def test_the_script_holds_the_program_to_its_tau(by_rule: bool, tmp_path: Path) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x * 3).sin() * 0.7
+
+    x = torch.randn(300)
+    captured = capture(fn, (x,))
+    rules = Rules(tau=(Bound(("sin",), STRICT),)) if by_rule else NO_RULES
+    tau = None if by_rule else STRICT
+    made = plan(captured.graph, target=get("cpu-avx512"), expected_calls=10**9, tau=tau, rules=rules)
+    assert any(g.is_kernel for g in made.groups)
+    exe = build(made, captured)
+    found = verify(exe, captured, (x,), sets=(GIVEN,), tau=tau)
+    assert not found.ok
+    culprit = bisect_plan(exe, captured, (x,), {}, found)
+    assert culprit is not None and [u.name for u in culprit.operators] == ["sin"]
+    path = tmp_path / "repro.py"
+    path.write_text(script(culprit, made, "accurate"))
+    assert exit_of(path) == 1
 
 
 CUSTOM = """

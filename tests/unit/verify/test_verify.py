@@ -351,6 +351,17 @@ def test_sets_that_were_not_judged_are_named_with_the_reason() -> None:
     assert views.unjudged == tuple((s, "eager itself does not give the same on them") for s in LAYOUTS)
 
 
+def test_an_argument_beside_a_written_one_is_not_said_to_be_written() -> None:
+    def fn(x, y):
+        return x.add_(1), y + 1
+
+    copies = (X.clone(), X.clone())
+    found = verify(fn, trace(fn, *copies), copies, sets=(OVERLAPPING,))
+    names = {c.output for c in found.checks}
+    assert found.ok and "user input 'args_0' (mutated)" in names
+    assert "user input 'args_1' (shares memory with a mutated one)" in names
+
+
 def test_a_set_of_which_some_draws_were_refused_has_a_note() -> None:
     x, y, z = torch.randn(3, 8)
 

@@ -80,20 +80,20 @@ def leaky_relu(c: Ctx, x: T, slope: Number = 0.01) -> T:
 @_activation
 def elu(c: Ctx, x: T, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> T:
     below = c("expm1", x if input_scale == 1 else x * input_scale) * (alpha * scale)
-    return c.where(x <= 0, below, x if scale == 1 else x * scale)
+    return c.where(x < 0, below, x if scale == 1 else x * scale)
 
 
 @lowering("aten.celu.default")
 @_activation
 def celu(c: Ctx, x: T, alpha: Number = 1) -> T:
-    return c.where(x <= 0, c("expm1", x * (1.0 / alpha)) * alpha, x)
+    return c.where(x < 0, c("expm1", x * (1.0 / alpha)) * alpha, x)
 
 
 @lowering("aten.selu.default")
 @_activation
 def selu(c: Ctx, x: T) -> T:
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    return c.where(x <= 0, c("expm1", x) * (alpha * scale), x * scale)
+    return c.where(x < 0, c("expm1", x) * (alpha * scale), x * scale)
 
 
 @lowering("aten.softplus.default")
