@@ -43,7 +43,7 @@ def demand(g: Graph, nodes: Collection[str]) -> dict[str, list[Region]]:
     """The pieces of every external value that a kernel of `nodes` reads, given what it must store."""
     inside = frozenset(nodes)
     _, stored = boundary(g, inside)
-    wanted: dict[str, list[Region]] = {v: [whole(g.values[v])] for v in stored}
+    wanted: dict[str, list[Region]] = {v: changed(g, v) for v in stored}
     for n in reversed(in_order(g, inside)):
         regions = [r for v in n.outputs for r in wanted.get(v, ())]
         for k, v in enumerate(n.inputs):
@@ -52,6 +52,22 @@ def demand(g: Graph, nodes: Collection[str]) -> dict[str, list[Region]]:
                 if piece is not None:
                     _add(wanted.setdefault(v, []), piece, g.values[v])
     return {v: rs for v, rs in wanted.items() if g.producer.get(v) is None or g.producer[v].id not in inside}
+
+
+def changed(g: Graph, value: str) -> list[Region]:
+    """The pieces of a result that a kernel writes: of what an input becomes, those that differ from it."""
+    target = next((m.target for m in g.mutations if m.source == value), None)
+    found: list[Region] = []
+    v, n = value, g.producer.get(value)
+    while n is not None and n.op == "slice_scatter":
+        dim, start, step = (integer(n.attr(k)) for k in ("dim", "start", "step"))
+        piece = _put(whole(g.values[v]), dim, (start, hint(g.values[n.inputs[1]].shape[dim]), step))
+        found += [] if piece in found else [piece]
+        v = n.inputs[0]
+        if v == target:
+            return found
+        n = g.producer.get(v)
+    return [whole(g.values[value])]
 
 
 def elements(v: Value, regions: Sequence[Region]) -> int:
@@ -153,7 +169,7 @@ def _scattered(g: Graph, node: Node, operand: int, out: Region) -> Region | None
     size = hint(g.values[node.inputs[1]].shape[dim])
     n = hint(g.values[node.out].shape[dim])
     if operand == 0:
-        return None if (start, size, step) == (0, n, 1) else out
+        return None if out[dim] == (start, size, step) or (start, size, step) == (0, n, 1) else out
     if step != 1:
         return whole(g.values[node.inputs[1]])
     part = _clip(out[dim], start, start + size)

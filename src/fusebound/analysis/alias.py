@@ -58,6 +58,18 @@ def is_free(g: Graph, user: UserOp) -> bool:
     return is_view(g, user) or user.target.startswith("aten.sym_")
 
 
+@per_graph
+def _write_back(g: Graph, name: str) -> bool:
+    nodes = g.members[name]
+    return is_move(g, g.user[name]) and any(n.op == "slice_scatter" for n in nodes)
+
+
+def is_write_back(g: Graph, user: UserOp) -> bool:
+    """Whether it is the second half of an in-place operator on a view: eager has written through the view, a graph has
+    a whole new tensor."""
+    return bool(user.written) and _write_back(g, user.name)
+
+
 def view_strides(g: Graph, node: Node, given: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
     """The strides (in elements) that a view of the operand would have, or None where no view exists.
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from fusebound.analysis.alias import is_free, is_view
+from fusebound.analysis.alias import is_free, is_view, is_write_back
 from fusebound.analysis.group import in_order
 from fusebound.analysis.repeats import repeats
 from fusebound.analysis.space import Refusal, Space
@@ -71,9 +71,9 @@ def kernel_cost(
 
 
 def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
-    """One user operator run by the framework; a view or a question about sizes costs nothing, control flow its dearer
-    branch or one round."""
-    if is_free(g, user):
+    """One user operator in eager; a view or a question about sizes costs nothing, control flow its dearer branch or one
+    round."""
+    if is_free(g, user) or is_write_back(g, user):
         return Cost()
     if control(g, user) is not None:
         return Cost(target.framework_us + _inside_us(g, user, target))
@@ -86,6 +86,15 @@ def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
     share = _share(g, nodes, target)
     memory = _memory_us(g, t, target) * passes
     return _placed(Cost(target.framework_us * passes, memory / share, compute / share, fault), target)
+
+
+def framework_cost(g: Graph, user: UserOp, target: Target) -> Cost:
+    """One user operator as a step of a plan: as in eager, but what eager writes through a view makes a whole tensor."""
+    if not is_write_back(g, user):
+        return eager_cost(g, user, target)
+    (out,) = user.outputs
+    moved = 2 * g.values[out].nbytes / bandwidth(level(g, out, target), target)
+    return _placed(Cost(target.framework_us, moved), target)
 
 
 def _inside_us(g: Graph, user: UserOp, target: Target) -> float:
@@ -103,7 +112,7 @@ def alone(g: Graph, nodes: frozenset[str], target: Target) -> Cost:
     if not users:
         return Cost()
     if len(users) == 1:
-        return eager_cost(g, users[0], target)
+        return framework_cost(g, users[0], target)
     return kernel_cost(g, own_nodes(g, nodes), target)
 
 

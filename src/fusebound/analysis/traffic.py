@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusebound.analysis.access import demand, elements, ints
-from fusebound.analysis.alias import is_free, is_view
+from fusebound.analysis.access import changed, demand, elements, ints
+from fusebound.analysis.alias import is_free, is_view, is_write_back
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.memo import per_graph
 from fusebound.ir.graph import Graph, UserOp, hint
@@ -50,7 +50,7 @@ def kernel_traffic(g: Graph, nodes: Collection[str]) -> Traffic:
         value = g.values[v]
         size = value.type.itemsize
         reads[v] = min(elements(value, regions), gathered(g, inside, v)) * size
-    writes = {v: g.values[v].numel * g.values[v].type.itemsize for v in outputs}
+    writes = {v: elements(g.values[v], changed(g, v)) * g.values[v].type.itemsize for v in outputs}
     hidden = sum(
         g.values[v].numel * g.values[v].type.itemsize
         for n in in_order(g, inside)
@@ -61,13 +61,14 @@ def kernel_traffic(g: Graph, nodes: Collection[str]) -> Traffic:
 
 
 def user_traffic(g: Graph, user: UserOp) -> Traffic:
-    """The traffic of one user operator run alone by the framework; a view or a question about sizes moves nothing."""
+    """The traffic of one user operator in eager; a view or a question about sizes moves nothing, nor does the second
+    half of an in-place operator on a view."""
     return _user_traffic(g, user.name)
 
 
 @per_graph
 def _user_traffic(g: Graph, name: str) -> Traffic:
-    if is_free(g, g.user[name]):
+    if is_free(g, g.user[name]) or is_write_back(g, g.user[name]):
         return Traffic({}, {}, frozenset(), 0)
     return kernel_traffic(g, [n.id for n in g.members[name]])
 
@@ -121,7 +122,7 @@ def level(g: Graph, value: str, target: Target) -> str:
     if maker is None or value in g.escaping:
         return level_of(_touched(g), target)
     user = g.user[maker.user]
-    if is_view(g, user):
+    if is_view(g, user) or is_write_back(g, user):
         return level(g, maker.inputs[0], target)
     return level_of(user_traffic(g, user).total, target)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from fusebound.codegen import annotations, cache, jit, llvm, lower, order, spec,
 from fusebound.codegen.assembly import Resources, resources
 from fusebound.errors import BuildError
 from fusebound.ir.graph import Graph
+from fusebound.ir.maps import Affine
 from fusebound.target.target import Target
 
 WIDE = frozenset(("float64", "int64"))
@@ -24,7 +25,8 @@ class Kernel:
     """One compiled group.
 
     `inputs` and `outputs` are value ids in the order of the kernel's pointer arguments; `in_place` maps outputs that
-    may be written over an input (every read of it is at the point that is written) to that input.
+    may be written over an input (every read of it is at the point that is written) to that input, `partial` those of
+    which it stores what differs from an input: their memory has to hold that input's elements before.
     `cached` says that the machine code came from disk; times are seconds.
     """
 
@@ -35,6 +37,7 @@ class Kernel:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     in_place: Mapping[str, str]
+    partial: Mapping[str, str]
     cached: bool
     lower_s: float
     compile_s: float
@@ -114,7 +117,7 @@ def compile_group(
     lowered = time.perf_counter()
     compiled, cached = cache.compile_cached(text, cache_dir)
     return Kernel(
-        name, program, text, compiled, space.inputs, space.outputs, _in_place(g, program), cached,
+        name, program, text, compiled, space.inputs, space.outputs, _in_place(g, program), _partial(g, program), cached,
         lowered - start, time.perf_counter() - lowered,
     )  # fmt: skip
 
@@ -127,6 +130,12 @@ def kernel_name(users: Collection[str], group: str) -> str:
     if len(clean) > 60:
         clean = clean[:48] + "_" + hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"fb_{place}_{clean}"
+
+
+def _partial(g: Graph, k: tile.Kernel) -> dict[str, str]:
+    return {
+        m.source: m.target for m in g.mutations if any(p.partial and p.value == m.source for p in k.params)
+    }
 
 
 def _in_place(g: Graph, k: tile.Kernel) -> dict[str, str]:
@@ -147,15 +156,33 @@ def _in_place(g: Graph, k: tile.Kernel) -> dict[str, str]:
 
 
 def _pointwise_over(k: tile.Kernel, source: int, slot: int) -> bool:
-    """Whether every read of `source` happens once, at the offset and before the store of `slot` in its loop."""
-    for nest in k.nests:
-        found = list(tile.statements(nest.body))
+    """Whether every read of `source` happens once, at the offset and before the store of `slot` in its loop; where a
+    nest leaves `slot` alone, at the offsets at which others store, of which each has points of its own."""
+    nests = [list(tile.statements(nest.body)) for nest in k.nests]
+    everywhere = {s.offset for found in nests for s in found if isinstance(s, tile.Store) and s.param == slot}
+    for nest, found in zip(k.nests, nests, strict=True):
         if any(isinstance(s, tile.Pass) for s in found):
             return False
         loads = [s for s in found if isinstance(s, tile.Load) and s.param == source]
         stores = [s for s in found if isinstance(s, tile.Store) and s.param == slot]
-        if any(s.index >= 0 for s in loads) or {s.offset for s in loads} - {s.offset for s in stores}:
+        if any(s.index >= 0 for s in loads):
             return False
-        if loads and (len(stores) != 1 or len({s.offset for s in loads}) != 1):
+        if not stores and {s.offset for s in loads} <= everywhere:
+            continue
+        fixed = _fixed(nest, found)
+        read, written = ({_settled(s.offset, fixed) for s in some} for some in (loads, stores))
+        if read - written or (loads and (len(stores) != 1 or len(read) != 1)):
             return False
     return True
+
+
+def _fixed(nest: tile.Nest, found: Sequence[tile.Stmt]) -> dict[int, int]:
+    """The variables that have one value throughout a nest."""
+    loops = (*nest.axes, *(s for s in found if isinstance(s, tile.Loop)))
+    return {x.var: x.lo for x in loops if x.hi - x.lo == 1}
+
+
+def _settled(e: Affine, fixed: Mapping[int, int]) -> Affine:
+    """An expression with the values of variables that have but one."""
+    const = e.const + sum(c * fixed[v] for v, c in e.terms if v in fixed)
+    return Affine(const, tuple((v, c) for v, c in e.terms if v not in fixed))

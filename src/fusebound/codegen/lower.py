@@ -50,14 +50,14 @@ class _Lowering:
         self.lanes, self.stream = lanes, stream
         self.rounds = kept_roundings(g, inside, numerics)
         self.params = [tile.Param(v, g.values[v].dtype, False) for v in space.inputs]
-        self.params += [tile.Param(v, g.values[v].dtype, True) for v in space.outputs]
+        self.regions, stay = regions(g, inside, space)
+        self.params += [tile.Param(v, g.values[v].dtype, True, v in stay) for v in space.outputs]
         self.slot = {p.value: i for i, p in enumerate(self.params) if not p.written}
         self.out_slot = {p.value: i for i, p in enumerate(self.params) if p.written}
         self.mutated = {m.source for m in g.mutations}
         self.count = 0
         self.accumulators = 0
         self.scopes: list[dict[int, int]] = [{}]
-        self.regions = regions(g, inside, space)
         self.region = self.regions[0]
         self.vectors: set[int] = set()
 

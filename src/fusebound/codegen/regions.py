@@ -24,17 +24,27 @@ class Region:
     reductions: tuple[Needed, ...]
 
 
-def regions(g: Graph, inside: frozenset[str], space: Space) -> list[Region]:
-    """Every region that stores something."""
+def regions(g: Graph, inside: frozenset[str], space: Space) -> tuple[list[Region], frozenset[str]]:
+    """Every region that stores something, and the values of which some elements stay as they are in an input."""
+    targets = {m.source: m.target for m in g.mutations}
+    found, stay = _regions(g, inside, space, targets)
+    return (found, stay) if found else _regions(g, inside, space, {})
+
+
+def _regions(
+    g: Graph, inside: frozenset[str], space: Space, targets: Mapping[str, str]
+) -> tuple[list[Region], frozenset[str]]:
     forms: dict[tuple[Site, tuple[int, ...]], int] = {}
     outer = [v for v in range(len(space.dims)) if v not in space.reduced]
     parts = tuple(segments(space, sorted(space.reduced)))
     found: list[Region] = []
+    stay: set[str] = set()
     for segment in segments(space, outer):
-        walkers = tuple(Walker(g, inside, space, {**segment, **part}, forms) for part in parts)
+        walkers = tuple(Walker(g, inside, space, {**segment, **part}, forms, targets) for part in parts)
+        stay.update(v for w in walkers for v in w.staying())
         if any(w.stores() for w in walkers):
             found.append(Region(segment, parts, walkers, _reductions(walkers, space)))
-    return found
+    return found, frozenset(stay)
 
 
 def _reductions(walkers: Sequence[Walker], space: Space) -> tuple[Needed, ...]:

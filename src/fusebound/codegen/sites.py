@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,17 +36,18 @@ class Walker:
 
     `deps` is the lowering's table of the variables on which each site depends, filled as it asks. `forms`
     numbers the distinct evaluations of all walkers of a kernel: a site may read other operands in another
-    segment.
+    segment. `targets` are the inputs that results become, which already hold what does not change.
     """
 
     def __init__(
         self, g: Graph, inside: frozenset[str], space: Space, segment: Mapping[int, tuple[int, int]],
-        forms: dict[tuple[Site, tuple[int, ...]], int],
+        forms: dict[tuple[Site, tuple[int, ...]], int], targets: Mapping[str, str],
     ) -> None:  # fmt: skip
         self.g = g
         self.inside = inside
         self.space = space
         self.segment = segment
+        self._targets = targets
         self._resolver = Resolver(g, space.dims, space.reductions)
         self.deps: dict[Site, frozenset[int]] = {}
         self._operands: dict[Needed, tuple[Needed, ...]] = {}
@@ -94,8 +95,19 @@ class Walker:
 
     def stores(self) -> list[tuple[Store, Needed]]:
         """What this segment stores, each with the site of its value."""
-        found = [s for s in self.space.stores if self.admits(s.ranges)]
-        return [(s, self.source(s.value, s.index, s.ranges)) for s in found]
+        return [(s, needed) for s, needed in self._results() if not self._stays(s, needed)]
+
+    def staying(self) -> Iterator[str]:
+        """Results that have here what the input has that becomes them: they are not stored."""
+        return (s.value for s, needed in self._results() if self._stays(s, needed))
+
+    def _results(self) -> Iterator[tuple[Store, Needed]]:
+        found = (s for s in self.space.stores if self.admits(s.ranges))
+        return ((s, self.source(s.value, s.index, s.ranges)) for s in found)
+
+    def _stays(self, s: Store, needed: Needed) -> bool:
+        target = self._targets.get(s.value)
+        return target is not None and needed.site == Site("load", target, s.index)
 
     def reduced(self, needed: Needed) -> Needed:
         """The site that a reduction accumulates."""

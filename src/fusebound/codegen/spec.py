@@ -30,7 +30,7 @@ def faults(g: Graph, k: tile.Kernel) -> list[str]:
                 stored[s.param] += prod(hi - lo for lo, hi in at.values())
     for p, times in zip(k.params, stored, strict=True):
         own = _distinct(g.values[p.value])
-        if p.written and (times < own or times % own):
+        if p.written and (times >= own if p.partial else times < own or times % own):
             found.append(f"{p.value} has {count(own, 'element')}, {times} are stored")
     return found
 

@@ -16,11 +16,15 @@ from fusebound.words import count
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A pointer argument: the graph value whose elements it points at, and whether the kernel writes it."""
+    """A pointer argument: the graph value whose elements it points at, and whether the kernel writes it.
+
+    What an input becomes may be `partial`: only elements that change are stored, the memory holds the others before.
+    """
 
     value: str
     dtype: str
     written: bool
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

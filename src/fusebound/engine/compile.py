@@ -35,6 +35,7 @@ from fusebound.plan.plan import Plan
 from fusebound.plan.unheeded import unheeded
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
+from fusebound.verify.program import own_copies
 from fusebound.words import count
 
 SPECIALIZATIONS = 16
@@ -47,6 +48,7 @@ ROUTES = 4
 
 UNFUSED = "policy none fuses nothing"
 WORTHLESS = "measured: no group of operators is worth a kernel"
+COPYING = "predicted: eager writes parts of tensors in place, which a plan would copy whole"
 SLOWER = "measured: eager is faster on these inputs"
 
 _HERE = str(Path(__file__).parent)
@@ -256,19 +258,17 @@ class CompiledFunction:
         targets = {m.target for m in captured.graph.mutations}
         written = tuple(i for i, v in enumerate(captured.graph.input_ids) if v in targets)
         if not executable.kernels:
-            why = UNFUSED if self.options.policy == "none" else WORTHLESS
+            planned = executable.plan.policy == self.options.policy
+            why = UNFUSED if self.options.policy == "none" else WORTHLESS if planned else COPYING
             return Specialization(captured, None, (), why, chosen=True)
         if (differs := rehearse(executable, captured, args, kwargs)) is not None:
             return _refused(f"at its rehearsal, {differs.text}")
         spec = Specialization(captured, executable, written, "")
         # Which generator a function draws from must not depend on a stopwatch.
-        if (
-            self.options.contest
-            and not written
-            and not executable.counted_draws
-            and loses(_form(spec, around, args, kwargs), captured, args, kwargs)
-        ):
-            return Specialization(captured, None, (), SLOWER, chosen=True)
+        if self.options.contest and not executable.counted_draws:
+            given = _expendable(captured, written, args, kwargs)
+            if given is not None and loses(_form(spec, around, *given), captured, *given):
+                return Specialization(captured, None, (), SLOWER, chosen=True)
         return spec
 
     def _build(self, captured: Captured, args: Sequence[Any], kwargs: dict[str, Any]) -> Executable:
@@ -282,6 +282,8 @@ class CompiledFunction:
             if text not in self._said:
                 self._said.add(text)
                 warnings.warn(text, RuleNotice, stacklevel=callers_level())
+        if plan.predicted_us > plan.eager_us and not o.rules.require and o.contest:
+            return build(make_plan(captured.graph, target=target, policy="none"), captured, target=target)
         if not o.contest:
             return build(plan, captured, target=target)
         return settle(plan, captured, args, kwargs, target=target)
@@ -318,18 +320,31 @@ def callers_level() -> int:
     return level + 1
 
 
+def _expendable(
+    captured: Captured, written: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments, as copies where the function writes some; None where it writes state, which has no copy."""
+    if not written:
+        return tuple(args), kwargs
+    if any(captured.graph.inputs[i].kind != "user" for i in written):
+        return None
+    copies = own_copies(captured, args, kwargs)
+    pairs = zip(captured.bind(args, kwargs), captured.bind(*copies), strict=True)
+    same = [i for i, (given, copy) in enumerate(pairs) if given is copy]
+    return copies if set(same).isdisjoint(written) else None
+
+
 def _form(
     spec: Specialization, around: Surroundings, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Callable[[], Any]:
     """The call as it will be made from now on, guards included."""
     assert spec.captured is not None
     assert spec.executable is not None
-    given = tuple(args)
-    route = None if kwargs else make(around, spec.captured, spec.executable, spec.written, given)
+    exe, given = spec.executable, tuple(args)
+    route = None if kwargs else make(around, spec.captured, exe, spec.written, given)
     if route is None:
-        exe = spec.executable
         return lambda: exe(*given, **kwargs)
-    return lambda: route.admits(given) and route.run(given)
+    return lambda: route.run(given) if route.admits(given) else exe(*given)
 
 
 def compile(fn: Callable[..., Any], options: Options) -> CompiledFunction:

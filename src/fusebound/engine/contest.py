@@ -47,8 +47,9 @@ def _expendable(captured: Captured, inputs: Sequence[Any]) -> list[Any]:
 def loses(
     fused: Callable[[], Any], captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bool:
-    """Whether the compiled form's best time is above the function's best; the random generator is put back."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    """Whether the compiled form's best time is above the function's best, under the caller's gradient mode, which its
+    guards know; the random generator is put back."""
+    with torch.random.fork_rng(devices=[]):
         times = _interleaved((fused, lambda: captured.fn(*args, **kwargs)))
     return times[0] > times[1]
 

@@ -12,7 +12,7 @@ from fusebound.analysis.roofline import (
     blocks,
     busy_users,
     compile_us,
-    eager_cost,
+    framework_cost,
     kernel_cost,
 )
 from fusebound.analysis.space import Refusal
@@ -120,7 +120,7 @@ def _worth_measuring(c: Candidate, facts: Facts, gain: Gain) -> bool:
 
 def _whole(c: Candidate, facts: Facts) -> Gain:
     t = facts.target
-    before = [eager_cost(c.graph, u, t) for u in busy_users(c.graph, c.a)]
+    before = [framework_cost(c.graph, u, t) for u in busy_users(c.graph, c.a)]
     after = kernel_cost(c.graph, c.a, t, c.space, c.traffic)
     paid = compile_us(1, len(c.a), t, facts.expected_calls * facts.copies)
     return Gain(_sum(before), Cost(), after, 0.0, paid, True)

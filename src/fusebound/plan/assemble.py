@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusebound.analysis.alias import is_free, is_move
+from fusebound.analysis.alias import is_free, is_move, is_write_back
 from fusebound.analysis.draws import counted
 from fusebound.analysis.group import boundary, in_order
 from fusebound.analysis.liveness import peak_bytes
@@ -13,7 +13,7 @@ from fusebound.analysis.roofline import (
     bandwidth,
     busy_users,
     compile_us,
-    eager_cost,
+    framework_cost,
     is_composite,
     kernel_cost,
 )
@@ -113,7 +113,7 @@ class Assembly:
             after = sum(user_traffic(g, u).total for u in busy)
         return Group(
             id, "kernel" if kernel else "framework", users, tuple(n.id for n in in_order(g, nodes)), inputs,
-            outputs, round(us, 4), unfused_bytes(g, users), after, len(busy),
+            outputs, round(us, 4), unfused_bytes(g, users), after, sum(not is_write_back(g, u) for u in busy),
         )  # fmt: skip
 
     def _draws(self, busy: Sequence[UserOp], outputs: Sequence[str]) -> bool:
@@ -126,7 +126,7 @@ class Assembly:
         """Predicted time of an operator through the framework; of control flow, with its subgraphs as planned."""
         c = control(self.g, user)
         if c is None:
-            return eager_cost(self.g, user, self.facts.target).total
+            return framework_cost(self.g, user, self.facts.target).total
         return self.facts.target.framework_us + c.weigh(*(self.nested[n].predicted_us for n in c.subgraphs))
 
     def _worth_a_kernel(self, nodes: frozenset[str]) -> bool:
@@ -147,7 +147,7 @@ class Assembly:
             1, len(nodes), t, facts.expected_calls
         )
         factor = 1.0 if is_composite(g, busy[0]) else CLEARLY
-        return after < factor * eager_cost(g, busy[0], t).total
+        return after < factor * framework_cost(g, busy[0], t).total
 
     def _cuts(self, made: Sequence[Group], decisions: Sequence[Decision]) -> Iterator[Cut]:
         """One cut for every value that one group computes and another reads, views looked through."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fusebound.analysis.alias import is_view
 from fusebound.analysis.group import boundary
-from fusebound.analysis.roofline import bandwidth, eager_cost
+from fusebound.analysis.roofline import bandwidth, framework_cost
 from fusebound.analysis.traffic import level, unfused_bytes
 from fusebound.plan.plan import Cut, Dissolved, Group, Plan
 from fusebound.target.target import Target
@@ -70,7 +70,7 @@ def _apart(plan: Plan, group: Group, target: Target) -> Iterator[Group]:
         inputs, outputs = boundary(g, nodes)
         size = unfused_bytes(g, (name,))
         busy = not is_view(g, g.user[name])
-        predicted = round(eager_cost(g, g.user[name], target).total, 4)
+        predicted = round(framework_cost(g, g.user[name], target).total, 4)
         id = f"{group.id}.{k}"
         yield Group(id, "framework", (name,), nodes, inputs, outputs, predicted, size, size, int(busy))
 

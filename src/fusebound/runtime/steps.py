@@ -42,7 +42,15 @@ def kernel_step(
     reads = tuple(slot[v] for v in kernel.inputs)
     unsure = tuple((slot[v], v, _strides(graph, v), _dtype(graph, v)) for v in kernel.inputs if v in made)
     resting = tuple((slot[v], v, _shape(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
-    writes = tuple((slot[v], allocator(graph, v), slot.get(direct.get(v, ""), -1)) for v in kernel.outputs)
+    writes = tuple(
+        (
+            slot[v],
+            allocator(graph, v),
+            slot.get(direct.get(v, ""), -1),
+            slot.get(kernel.partial.get(v, ""), -1),
+        )
+        for v in kernel.outputs
+    )
     launch = launch_of(graph, kernel, switches.threads)
 
     def step(env: list[Any]) -> None:
@@ -56,7 +64,7 @@ def kernel_step(
                 env[i] = restride(env[i], strides)
         tensors = [env[i] for i in reads]
         guards: list[Guarded] = []
-        for i, allocate, target in writes:
+        for i, allocate, target, rest in writes:
             if target >= 0:
                 env[i] = t = env[target]
                 _increment_version(t)
@@ -65,6 +73,8 @@ def kernel_step(
                 if switches.poison:
                     guards.append(Guarded(t))
                     env[i] = t = guards[-1].tensor
+                if rest >= 0:
+                    t.copy_(env[rest])
             tensors.append(t)
         if _profiling():
             with torch.profiler.record_function(kernel.name):

@@ -17,7 +17,7 @@ def written_directly(
     graph: Graph, plan: Plan, kernels: Mapping[str, Kernel], partly: Collection[str]
 ) -> dict[str, str]:
     """Mutations that a kernel writes straight into their input, as target by value: the last step that touches its
-    memory. Those in `partly` write some elements alone, and none of them is.
+    memory. Those in `partly` write some elements alone: only what stores no others writes them.
 
     A kernel that may raise writes into none, nor does one before a step that may and that the user has before the
     write: eager raises before it writes.
@@ -35,7 +35,8 @@ def written_directly(
             elsewhere = touched & (later | graph.escaping)
             early = first < place[graph.producer[value].user]
             only = touched & set(group.inputs) <= {target}
-            if only and not early and not elsewhere and value not in partly:
+            whole = value in partly and value not in kernels[group.id].partial
+            if only and not early and not elsewhere and not whole:
                 chosen[value] = target
     return chosen
 
@@ -75,11 +76,17 @@ def lost_views(graph: Graph, plan: Plan) -> list[UserOp]:
     return [u for u in graph.user_ops if u.name in found]
 
 
+_OWN_MEMORY = ("slice_scatter", "cat", "pad")
+
+
 def _views_of(graph: Graph, value: str) -> set[str]:
-    """A value and everything that may be a view of it: moves, and what the framework makes of it."""
+    """A value and everything that may be a view of it: moves but those that make memory of their own, and what the
+    framework makes of it."""
     found = {value}
     for n in graph.nodes:
         spec = OPS.get(n.op)
-        if (spec is None or spec.cls == "move") and not found.isdisjoint(n.inputs):
+        if (spec is None or (spec.cls == "move" and n.op not in _OWN_MEMORY)) and not found.isdisjoint(
+            n.inputs
+        ):
             found.update(n.outputs)
     return found

@@ -52,6 +52,8 @@ def straight(
             else:
                 scope[f"new_{name[v]}"] = allocator(graph, v)
                 lines.append(f"{name[v]} = new_{name[v]}()")
+                if v in kernel.partial:
+                    lines.append(f"{name[v]}.copy_({name[kernel.partial[v]]})")
         params = [name[v] for v in (*kernel.inputs, *kernel.outputs)]
         if (native := on_one_thread(kernel, largest(graph, kernel))) is not None:
             scope[f"kernel{n}"] = native

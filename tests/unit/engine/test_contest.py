@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from fusebound.engine.build import build
 from fusebound.engine.compile import EagerNotice, Options, compile
+from fusebound.engine.contest import loses
 from fusebound.verify.draws import CountedDraws
 
 OPTIONS = Options(expected_calls=10**9, hardware="cpu-avx512")
@@ -105,6 +108,38 @@ def test_folded_memory_at_the_first_call() -> None:
         got = compile(f, OPTIONS)(x)
     assert float(x[0]) == 1.0
     torch.testing.assert_close(got, torch.ones(300).exp() * 2)
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    x.mul_(3)
+    return (x + 1).exp() * 2
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("fn", [lambda x: (x + 1).exp() * 2, in_place])
+def test_what_is_timed_is_the_call(
+    fn: Callable[..., Any], grad: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards that do not admit the call would be timed as a kernel that takes no time."""
+    module = sys.modules["fusebound.engine.compile"]
+    ran: list[torch.Tensor] = []
+
+    def timed(fused: Callable[[], Any], captured: Any, args: Any, kwargs: Any) -> bool:
+        loses(lambda: ran.append(fused()), captured, args, kwargs)
+        return False
+
+    def built(plan: Any, captured: Any, args: Any, kwargs: Any, *, target: Any) -> Any:
+        return build(plan, captured, target=target)
+
+    monkeypatch.setattr(module, "loses", timed)
+    monkeypatch.setattr(module, "settle", built)
+    x = torch.randn(300, 300)
+    given = x.clone()
+    with torch.set_grad_enabled(grad):
+        compiled = compile(fn, Options(expected_calls=10**9, hardware="cpu-avx512"))
+        compiled(given)
+    assert compiled.executable is not None and ran and all(isinstance(y, torch.Tensor) for y in ran)
+    torch.testing.assert_close(given, x * 3 if fn is in_place else x)
 
 
 def test_losers_are_replaced_by_the_original() -> None:

@@ -69,4 +69,4 @@ def test_the_results_are_eagers(fn: Callable[..., Any]) -> None:
     compiled = compile(f, Options(contest=False, expected_calls=FOREVER, hardware=PLANNED_FOR))
     compare(capture(f, own(args)), args, call(compiled, args))
     exe = compiled.executable
-    assert exe is not None and 0 < exe.copied_back["x"] <= 2 * args[0].nbytes
+    assert exe is not None and exe.copied_back.get("x", 0) <= 2 * args[0].nbytes
