@@ -60,9 +60,9 @@ def _show(plan: Plan, kernels: dict[str, Kernel]) -> None:
     if level >= 3:
         for prefix, p in plan.everywhere():
             for d in p.decisions:
-                codes = " ".join(d.judgement.codes)
                 verb = "fused " if d.accepted else "refused"
-                lines.append(f"  {verb} {prefix}{d.a} + {prefix}{d.b}: {codes}")
+                why = d.judgement.first or d.judgement.gain
+                lines.append(f"  {verb} {prefix}{d.a} + {prefix}{d.b}: {why}")
     for k in kernels.values():
         lines += [k.source] if level >= 4 else []
         lines += [k.llvm] if level >= 5 else []
