@@ -43,6 +43,10 @@ _PLACEMENT = frozenset(("layout", "device", "pin_memory", "memory_format"))
 """Arguments that say where a result lies, not what it is."""
 
 
+_CHECKS = frozenset(("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size"))
+"""What raises where eager does: the reference is asked for after a run that did not."""
+
+
 _FILLS = words("aten.uniform.default aten.normal_functional.default")
 """Functional forms of operators that exist in place alone."""
 
@@ -157,7 +161,7 @@ class _Interpreter(torch.fx.Interpreter):
                 return super().run_node(n)
             raise NoReference(f"no long double form of {n.target}")
         packet = n.target._schema.name.removeprefix("aten::")
-        if packet == "_assert_tensor_metadata":
+        if packet in _CHECKS:
             return None
         if torch.Tag.nondeterministic_seeded in n.target.tags:
             return _drawn(n, n.target, args, kwargs)
@@ -234,9 +238,15 @@ def _one(result: Any, val: Any) -> Any:
     if not isinstance(val, torch.Tensor) or result is None:
         return result
     array = np.asarray(result)
-    if val.is_complex() or array.shape != tuple(val.shape):
+    if val.is_complex() or not _has_shape(array, val):
         raise NotImplementedError(f"shape {array.shape}, type {val.dtype}")
     return array.astype(np.longdouble if val.is_floating_point() else _name(val.dtype), copy=False)
+
+
+def _has_shape(array: Wide, val: torch.Tensor) -> bool:
+    """Whether a result has the shape that tracing knows; a size of the run may be any."""
+    sizes = zip(array.shape, val.shape, strict=False)
+    return array.ndim == val.dim() and all(not isinstance(n, int) or m == n for m, n in sizes)
 
 
 def _floats(x: Any) -> bool:

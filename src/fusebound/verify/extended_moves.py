@@ -117,6 +117,7 @@ def _scatter_add(x: Wide, dim: int, index: Wide, source: Wide) -> Wide:
 
 
 MOVES: dict[str, Callable[..., Any]] = {
+    "sym_size": lambda x, dim: x.shape[dim],
     "clone": lambda x: x.copy(),
     "copy": lambda x, y, non_blocking=False: np.broadcast_to(y, x.shape),
     "detach": lambda x: x,

@@ -87,6 +87,7 @@ PROGRAMS = {
         *(v * 0.1 for v in (x.max(0).values, x.min(-1, keepdim=True).values)),
         x.max(1).indices.double() * 0.1,
     ),
+    "sizes of the run": lambda x, w: (x[x > 0] * 0.1, x[(x > 0).any(1)] * w, x[x > 1] + 1),
     "one number": lambda x, w: tuple(f(x[0, 0]) for f in SCALARS),
     "products": lambda x, w: (x.cumprod(0), torch.addmm(w, x, w.outer(w), alpha=0.3), torch.hypot(x, w)),
     "functions": lambda x, w: (torch.erf(x), torch.expm1(x), torch.atan2(x, w), x.abs() ** 1.3),
