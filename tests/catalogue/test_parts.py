@@ -90,6 +90,18 @@ def same(fn: Callable[..., Any], *args: torch.Tensor) -> Any:
     return compiled
 
 
+def read_in_two_pieces(x: torch.Tensor) -> torch.Tensor:
+    """Both pieces are made of the same elements, which the first loop writes."""
+    x.exp_()
+    y = (x * 3 - 1) * 3
+    return torch.cat((y, y), -1)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (5, 9)])
+def test_what_several_loops_read_is_not_written_by_the_first(shape: tuple[int, ...]) -> None:
+    same(read_in_two_pieces, rand(*shape))
+
+
 def test_what_is_stored() -> None:
     compiled = check(cache, rand(64, 32, 40), rand(64, 40, seed=1))
     (kernel,) = compiled.executable.kernels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -156,33 +156,43 @@ def _in_place(g: Graph, k: tile.Kernel) -> dict[str, str]:
 
 
 def _pointwise_over(k: tile.Kernel, source: int, slot: int) -> bool:
-    """Whether every read of `source` happens once, at the offset and before the store of `slot` in its loop; where a
-    nest leaves `slot` alone, at the offsets at which others store, of which each has points of its own."""
-    nests = [list(tile.statements(nest.body)) for nest in k.nests]
-    everywhere = {s.offset for found in nests for s in found if isinstance(s, tile.Store) and s.param == slot}
-    for nest, found in zip(k.nests, nests, strict=True):
+    """Whether every read of `source` happens once, at the offset and before the store of `slot` in its loop, or in a
+    nest that stores nothing there, of elements that no nest stores."""
+    nests = [(_ranges(nest), list(tile.statements(nest.body))) for nest in k.nests]
+    every = [(at, s) for at, found in nests for s in found if isinstance(s, tile.Store) and s.param == slot]
+    for at, found in nests:
         if any(isinstance(s, tile.Pass) for s in found):
             return False
         loads = [s for s in found if isinstance(s, tile.Load) and s.param == source]
         stores = [s for s in found if isinstance(s, tile.Store) and s.param == slot]
         if any(s.index >= 0 for s in loads):
             return False
-        if not stores and {s.offset for s in loads} <= everywhere:
+        if not stores:
+            if not all(_apart(s.offset, at, other.offset, there) for s in loads for there, other in every):
+                return False
             continue
-        fixed = _fixed(nest, found)
-        read, written = ({_settled(s.offset, fixed) for s in some} for some in (loads, stores))
+        read, written = ({_settled(s.offset, at) for s in some} for some in (loads, stores))
         if read - written or (loads and (len(stores) != 1 or len(read) != 1)):
             return False
     return True
 
 
-def _fixed(nest: tile.Nest, found: Sequence[tile.Stmt]) -> dict[int, int]:
-    """The variables that have one value throughout a nest."""
-    loops = (*nest.axes, *(s for s in found if isinstance(s, tile.Loop)))
-    return {x.var: x.lo for x in loops if x.hi - x.lo == 1}
+def _ranges(nest: tile.Nest) -> dict[int, tuple[int, int]]:
+    """The half-open range of every loop variable of a nest."""
+    loops = (*nest.axes, *(s for s in tile.statements(nest.body) if isinstance(s, tile.Loop)))
+    return {x.var: (x.lo, x.hi) for x in loops}
 
 
-def _settled(e: Affine, fixed: Mapping[int, int]) -> Affine:
+def _apart(
+    a: Affine, at: Mapping[int, tuple[int, int]], b: Affine, there: Mapping[int, tuple[int, int]]
+) -> bool:
+    """Whether two offsets of one form, which gives every point an element of its own, meet nowhere."""
+    shared = [(at[v], there[v]) for v in a.vars if v in at and v in there]
+    return a == b and any(x[1] <= y[0] or y[1] <= x[0] for x, y in shared)
+
+
+def _settled(e: Affine, at: Mapping[int, tuple[int, int]]) -> Affine:
     """An expression with the values of variables that have but one."""
+    fixed = {v: lo for v, (lo, hi) in at.items() if hi - lo == 1}
     const = e.const + sum(c * fixed[v] for v, c in e.terms if v in fixed)
     return Affine(const, tuple((v, c) for v, c in e.terms if v not in fixed))

@@ -98,8 +98,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """The elements whose exact value no other one has, and of each value that several have: the value, fused's error
-    and eager's."""
+    """The elements whose exact value no other one has, and of each value that several have (of a few elements, of all):
+    the value, fused's error and eager's."""
 
     once: Part
     often: tuple[tuple[float, float, float], ...]

@@ -28,6 +28,8 @@ SIGNIFICANT = 1e-4
 """Chance of such ranks, were neither worse: `verify` asks this of dozens of sets and outputs."""
 _FEW = 1 << 12
 """Elements of an output that may be drawn several times."""
+_SINGLE = 16
+"""Elements that are all told apart: a function of few values gives one of them on every draw."""
 
 
 def is_significant(draws: Sequence[Errors]) -> bool:
@@ -54,25 +56,28 @@ def _figures(e: Errors, again: Counter[float]) -> Iterator[tuple[str, float, flo
 
 
 def distinct(fused: torch.Tensor, eager: torch.Tensor, exact: Exact) -> Distinct | None:
-    """The numbers of a small output, told apart by their exact value; None where each element has its own."""
+    """The numbers of a small output, told apart by their exact value; None where each of many elements has its own."""
     if not eager.is_floating_point() or eager.numel() >= _FEW:
         return None
     values, which, times = torch.unique(exact.value, return_inverse=True, return_counts=True)
-    if values.numel() == eager.numel():
+    told = values.numel() == eager.numel() <= _SINGLE
+    if values.numel() == eager.numel() and not told:
         return None
-    alone = times[which] == 1
+    by_itself = (times == 1) & (not told)
+    alone = by_itself[which]
     residue = None if exact.residue is None else exact.residue[alone]
     once = measure(
         fused[alone], eager[alone], replace(exact, value=exact.value[alone], residue=residue)
     ).whole
-    mine, theirs = (_largest(t, exact.value, which, len(values)) for t in (fused, eager))
-    found = zip(values[times > 1].tolist(), mine[times > 1].tolist(), theirs[times > 1].tolist(), strict=True)
+    mine, theirs = (_largest(t, exact, which, len(values))[~by_itself] for t in (fused, eager))
+    found = zip(values[~by_itself].tolist(), mine.tolist(), theirs.tolist(), strict=True)
     return Distinct(once, tuple((v, f, e) for v, f, e in found if math.isfinite(f + e)))
 
 
-def _largest(t: torch.Tensor, exact: torch.Tensor, which: torch.Tensor, count: int) -> torch.Tensor:
+def _largest(t: torch.Tensor, exact: Exact, which: torch.Tensor, count: int) -> torch.Tensor:
     """The largest error of `t` at each of so many values; `which` says the value of each element."""
-    errors = (t.to(torch.float64) - exact).abs()
+    errors = t.to(torch.float64) - exact.value
+    errors = (errors if exact.residue is None else errors - exact.residue).abs()
     return errors.new_zeros(count).scatter_reduce_(0, which.flatten(), errors.flatten(), "amax")
 
 

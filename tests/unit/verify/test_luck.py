@@ -64,6 +64,22 @@ def test_the_reciprocal_of_a_sum_near_zero_is_judged_by_many_draws() -> None:
     assert not verify(lambda x: x / x.bfloat16().sum(0), captured, (x,), sets=sets).ok
 
 
+def test_one_number_that_every_draw_gives_is_one_rounding() -> None:
+    """The angle of x to itself is π/4 or -3π/4 in all draws: float32 kernels may give the neighbour of eager's."""
+
+    def angle(x: torch.Tensor) -> torch.Tensor:
+        return torch.atan2(x, x).sum(0, dtype=torch.float64)
+
+    def neighbour(x: torch.Tensor) -> torch.Tensor:
+        y = torch.atan2(x, x)
+        return torch.nextafter(y, torch.zeros_like(y)).sum(0, dtype=torch.float64)
+
+    x = torch.randn(1, 1)
+    captured = capture(angle, (x,))
+    assert verify(neighbour, captured, (x,), sets=("given", "like")).ok
+    assert not verify(lambda x: angle(x) * (1 + 1e-6), captured, (x,), sets=("given", "like")).ok
+
+
 GIVEN = torch.randn(64, 8, generator=torch.Generator().manual_seed(5))
 
 
@@ -127,7 +143,10 @@ def test_the_numbers_that_several_elements_share() -> None:
         13**0.5,
     )
     assert found.often == ((1.0, 1.0, 0.0),)
-    assert distinct(exact[:2].float(), exact[:2].float(), Exact(exact[:2])) is None
+    few, many = (torch.arange(n, dtype=torch.float64) for n in (2, 17))
+    assert distinct(many.float(), many.float(), Exact(many)) is None
+    told = distinct(few.float() + 1, few.float(), Exact(few, torch.full_like(few, 0.5)))
+    assert told is not None and told.often == ((0.0, 0.5, 0.5), (1.0, 0.5, 0.5)) and not told.once.count
     coarse = distinct(exact.float() + 1, exact.float(), Exact(exact.float(), coarse=True))
     assert coarse is not None and coarse.often == found.often, "eager's own values stand for the reference"
 
