@@ -42,7 +42,7 @@ def check(c: Candidate, facts: Facts) -> Verdict:
             return Verdict(
                 GATE, "fail", "F303", space.message, space.nodes, (), "store a shared value between them"
             )
-        return Verdict(GATE, "unknown", space.code, "not judged: no common iteration space", space.nodes)
+        return Verdict(GATE, "fail", space.code, "not judged: no common iteration space", space.nodes)
     return first(_checks(c, facts.target, space))
 
 

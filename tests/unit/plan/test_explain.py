@@ -97,7 +97,7 @@ def test_a_merge_that_saves_no_bytes_says_what_its_time_is() -> None:
     assert re.fullmatch(
         r"would save (.*) µs per call \(.* µs of launches, no traffic\) if .*", w.gain.message
     )
-    assert str(w.resources) == "resources: unknown F601, not judged: no common iteration space"
+    assert str(w.resources) == "resources: fail F601, not judged: no common iteration space"
 
 
 def test_names_are_checked() -> None:
