@@ -113,7 +113,8 @@ def check_in_place(graph: torch.fx.Graph) -> None:
     has written already are read again: no graph says that either.
     """
     tied = _tied_inputs(graph)
-    written = {storage_of(t.node.meta["val"]) for call in _calls(graph) for t in _operands(call) if t.written}
+    changed = (t.node.meta.get("val") for call in _calls(graph) for t in _operands(call) if t.written)
+    written = {storage_of(val) for val in changed if isinstance(val, torch.Tensor)}
     for call in _calls(graph):
         _check_view(call, written)
         operands = _operands(call)

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from fusebound import settings
+from fusebound.analysis.alias import is_write_back
 from fusebound.analysis.tau import Tau
 from fusebound.capture.overlap import separated
 from fusebound.capture.torch import Captured, capture
@@ -35,7 +37,7 @@ from fusebound.plan.plan import Plan
 from fusebound.plan.unheeded import unheeded
 from fusebound.runtime.executable import Executable
 from fusebound.target import get
-from fusebound.verify.program import own_copies
+from fusebound.verify.memory import Copies
 from fusebound.words import count
 
 SPECIALIZATIONS = 16
@@ -266,7 +268,7 @@ class CompiledFunction:
         spec = Specialization(captured, executable, written, "")
         # Which generator a function draws from must not depend on a stopwatch.
         if self.options.contest and not executable.counted_draws:
-            given = _expendable(captured, written, args, kwargs)
+            given = _to_be_timed(captured, written, args, kwargs)
             if given is not None and loses(_form(spec, around, *given), captured, *given):
                 return Specialization(captured, None, (), SLOWER, chosen=True)
         return spec
@@ -282,7 +284,7 @@ class CompiledFunction:
             if text not in self._said:
                 self._said.add(text)
                 warnings.warn(text, RuleNotice, stacklevel=callers_level())
-        if plan.predicted_us > plan.eager_us and not o.rules.require and o.contest:
+        if o.contest and not o.rules.require and _copies_more(plan):
             return build(make_plan(captured.graph, target=target, policy="none"), captured, target=target)
         if not o.contest:
             return build(plan, captured, target=target)
@@ -320,7 +322,13 @@ def callers_level() -> int:
     return level + 1
 
 
-def _expendable(
+def _copies_more(plan: Plan) -> bool:
+    """Whether a plan is slower than eager for the whole tensors that it makes where eager writes through views."""
+    g = plan.graph
+    return plan.predicted_us > plan.eager_us and any(is_write_back(g, u) for u in g.user_ops)
+
+
+def _to_be_timed(
     captured: Captured, written: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """The arguments, as copies where the function writes some; None where it writes state, which has no copy."""
@@ -328,10 +336,8 @@ def _expendable(
         return tuple(args), kwargs
     if any(captured.graph.inputs[i].kind != "user" for i in written):
         return None
-    copies = own_copies(captured, args, kwargs)
-    pairs = zip(captured.bind(args, kwargs), captured.bind(*copies), strict=True)
-    same = [i for i, (given, copy) in enumerate(pairs) if given is copy]
-    return copies if set(same).isdisjoint(written) else None
+    copy = functools.cache(Copies().of)  # one object stays one object
+    return tree_map_only(torch.Tensor, copy, (tuple(args), kwargs))
 
 
 def _form(

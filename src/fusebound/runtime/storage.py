@@ -17,7 +17,7 @@ def written_directly(
     graph: Graph, plan: Plan, kernels: Mapping[str, Kernel], partly: Collection[str]
 ) -> dict[str, str]:
     """Mutations that a kernel writes straight into their input, as target by value: the last step that touches its
-    memory. Those in `partly` write some elements alone: only what stores no others writes them.
+    memory. Those in `partly` write some elements alone: a kernel that stores others as well writes none of them so.
 
     A kernel that may raise writes into none, nor does one before a step that may and that the user has before the
     write: eager raises before it writes.
