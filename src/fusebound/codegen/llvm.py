@@ -86,10 +86,11 @@ def _entry(m: Module, k: Kernel, name: str) -> None:
 
 @dataclass(slots=True)
 class _Env:
-    """What the statements being emitted may refer to."""
+    """What the statements being emitted may refer to; `vector` is the variable along which lanes lie."""
 
     vars: dict[int, Reg]
     regs: dict[int, Reg]
+    vector: int
     copy: int = 0
 
 
@@ -134,7 +135,7 @@ class _Tiles:
     def _nest(self, nest: Nest, tile: Reg) -> None:
         """Decode the tile's coordinates, then run its body."""
         fn = self.fn
-        env = _Env({}, {})
+        env = _Env({}, {}, self.k.vector)
         self.blocks = {}
         for axis in reversed(nest.axes):
             count = fn.const(axis.count, "i64")
@@ -178,7 +179,7 @@ class _Tiles:
     def _loop(self, s: Loop, env: _Env) -> None:
         lo, hi = self._bounds(s)
         with self.fn.loop(lo, hi) as it:
-            self._body(s.body, _Env({**env.vars, s.var: it.index}, dict(env.regs), env.copy))
+            self._body(s.body, _Env({**env.vars, s.var: it.index}, dict(env.regs), env.vector, env.copy))
 
     def _vector_loop(self, s: Loop, env: _Env) -> None:
         """Full vectors, several at once as the loop says; then one masked vector for what is left."""
@@ -192,7 +193,7 @@ class _Tiles:
             with fn.loop(at, end, step) as it:
                 for copy in range(step // width):
                     index = fn.op("add", it.index, fn.const(copy * width, "i64"))
-                    self._body(s.body, _Env({**env.vars, s.var: index}, dict(env.regs), copy))
+                    self._body(s.body, _Env({**env.vars, s.var: index}, dict(env.regs), s.var, copy))
             at = end
         if (s.hi - s.lo) % width == 0:
             return
@@ -204,7 +205,7 @@ class _Tiles:
                 left = fn.opaque(left)
             left = fn.splat(left, width)
             fn.active = fn.icmp("slt", fn.lane_ids("i64", width), left)
-            self._body(s.body, _Env({**env.vars, s.var: at}, dict(env.regs), 0))
+            self._body(s.body, _Env({**env.vars, s.var: at}, dict(env.regs), s.var))
             fn.active = None
 
     # reductions
@@ -289,7 +290,7 @@ class _Tiles:
         """An affine expression as i64 lanes."""
         fn = self.fn
         base = fn.splat(self._offset(e, env), width)
-        c = e.coef(self.k.vector)
+        c = e.coef(env.vector)
         if width == 1 or c == 0:
             return base
         return fn.op("add", base, fn.op("mul", fn.lane_ids("i64", width), fn.const(c, vec("i64", width))))
@@ -299,7 +300,7 @@ class _Tiles:
         size = DTYPES[s.dtype].itemsize
         kind = math.storage_type(s.dtype)
         pointer = self.pointers[s.param]
-        unit = s.offset.coef(self.k.vector)
+        unit = s.offset.coef(env.vector)
         index = self._checked_index(s, env) if s.index >= 0 else None
         mask = fn.active if width > 1 else None
         if width == 1 or (unit == 1 and (index is None or lanes(index.type) == 1)):
@@ -330,8 +331,8 @@ class _Tiles:
     def _store(self, s: Store, env: _Env) -> None:
         fn = self.fn
         param = self.k.params[s.param]
-        unit = s.offset.coef(self.k.vector)
-        width = self.width if unit and self.k.vector in env.vars else 1
+        unit = s.offset.coef(env.vector)
+        width = self.width if unit and env.vector in env.vars else 1
         raw = math.store_convert(fn, self._wide(env.regs[s.src], width), param.dtype, width)
         size, kind = DTYPES[param.dtype].itemsize, elem(raw.type)
         mask = fn.active if width > 1 else None

@@ -15,6 +15,7 @@ from fusebound.codegen.loops import Access, Loops, blocks, choose
 from fusebound.codegen.regions import Region, regions
 from fusebound.codegen.scratch import kept_sites
 from fusebound.codegen.sites import Needed, Site, Walker
+from fusebound.codegen.staging import LONGEST, ROUNDS, chains
 from fusebound.ir.builder import contiguous
 from fusebound.ir.graph import Graph, Node
 from fusebound.ir.maps import Affine, Index, linear
@@ -60,13 +61,17 @@ class _Lowering:
         self.scopes: list[dict[int, int]] = [{}]
         self.region = self.regions[0]
         self.vectors: set[int] = set()
+        self.stages: list[tile.Scratch] = []
+        self.staged: dict[int, tuple[int, int]] = {}
 
     def run(self) -> tile.Kernel:
         self.loops = self._loops()
+        self.lane = self.loops.vector
         nests = [self._nest(region) for region in self.regions]
-        scratch = tuple(tile.Scratch(i, self._row_elements(), self._dtype(s)) for s, i in self.kept.items())
+        rows = (tile.Scratch(i, self._row_elements(), self._dtype(s)) for s, i in self.kept.items())
         return tile.Kernel(
-            self.name, tuple(self.params), scratch, tuple(nests), self.lanes, self.loops.vector, frozenset(self.vectors)
+            self.name, tuple(self.params), (*rows, *self.stages), tuple(nests), self.lanes,
+            self.loops.vector, frozenset(self.vectors),
         )  # fmt: skip
 
     # which loops
@@ -184,16 +189,16 @@ class _Lowering:
         ranges = self.loops.ranges(region.segment)
         cut = blocks(self.loops, ranges, self.lanes)
         axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in cut)
-        self.scopes = [{}]
+        self.scopes, self.staged = [{}], {}
         fixed = frozenset(v for v, b in cut if b == 1)
         looped = [v for v in self.loops.outer if v not in fixed]
         body: list[tile.Stmt] = []
-        self._level(body, looped, fixed, ranges, {v for v, b in cut if b > 1})
+        self._level(body, looped, fixed, ranges, {v: b for v, b in cut if b > 1})
         return tile.Nest(axes, tuple(body))
 
     def _level(
         self, body: list[tile.Stmt], looped: list[int], bound: frozenset[int],
-        ranges: Mapping[int, tuple[int, int]], blocked: set[int],
+        ranges: Mapping[int, tuple[int, int]], blocked: Mapping[int, int],
     ) -> None:  # fmt: skip
         """Hoist what the bound variables determine, then open the next outer loop or run the passes."""
         if not looped:
@@ -201,11 +206,50 @@ class _Lowering:
             return
         self._hoist(body, 0, bound)
         v = looped[0]
+        self._stage(body, v, looped[1:], bound, ranges, blocked)
         inside: list[tile.Stmt] = []
         self.scopes.append({})
         self._level(inside, looped[1:], bound | {v}, ranges, blocked)
         self.scopes.pop()
         body.append(self._loop(v, ranges, v in blocked, inside))
+
+    def _stage(
+        self, body: list[tile.Stmt], v: int, within: list[int], bound: frozenset[int],
+        ranges: Mapping[int, tuple[int, int]], blocked: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        """Before the loop over `v` is opened: what it would compute again in every round, and what no vector would."""
+        vector = self.loops.vector
+        if v == vector or len(self.region.walkers) > 1:
+            return
+        rounds = blocked.get(v, ranges[v][1] - ranges[v][0])
+        if rounds >= ROUNDS:
+            self._stage_along(vector, body, bound, ranges, blocked, 0)
+        if rounds >= self.lanes // 2:
+            inside = prod(ranges[x][1] - ranges[x][0] for x in (*within, *self.loops.inner))
+            self._stage_along(v, body, bound, ranges, blocked, inside // self.lanes)
+
+    def _stage_along(
+        self, x: int, body: list[tile.Stmt], bound: frozenset[int],
+        ranges: Mapping[int, tuple[int, int]], blocked: Mapping[int, int], beside: int,
+    ) -> None:  # fmt: skip
+        """A vector loop over `x` for the chains along it that are dear beside so many vectors."""
+        (w,), (_, end) = self.region.walkers, ranges[x]
+        targets = [t for depth in range(self.space.stages) for t in self._targets(w, depth)]
+        found = [n for n, price in chains(w, targets, x, bound, self._bound_deps) if beside <= 4 * price]
+        found = [n for n in found if w.form(n) not in self.staged]
+        if not found or end > LONGEST:
+            return
+        inside: list[tile.Stmt] = []
+        self.scopes.append({})
+        self.lane = x
+        for n in found:
+            number = len(self.kept) + len(self.stages)
+            self.stages.append(tile.Scratch(number, end, self._dtype(n.site)))
+            inside.append(tile.Keep(number, Affine.var(x), self._site(inside, w, n)))
+        self.lane = self.loops.vector
+        self.scopes.pop()
+        self.staged |= {w.form(n): (s.id, x) for n, s in zip(found, self.stages[-len(found) :], strict=True)}
+        body.append(tile.Loop(x, *ranges[x], True, x in blocked, tuple(inside)))
 
     def _loop(
         self, v: int, ranges: Mapping[int, tuple[int, int]], blocked: bool, body: list[tile.Stmt]
@@ -221,7 +265,7 @@ class _Lowering:
 
     def _hoist_from(self, body: list[tile.Stmt], w: Walker, depth: int, bound: frozenset[int]) -> None:
         """Compute what the bound variables determine of the values that a pass needs."""
-        for needed in w.order(self._targets(w, depth)):
+        for needed in w.order(self._targets(w, depth), self.staged):
             if self._bound_deps(w, needed) <= bound and self._ready(w, needed):
                 self._site(body, w, needed)
 
@@ -298,9 +342,11 @@ class _Lowering:
         for scope in reversed(self.scopes):
             if form in scope:
                 return scope[form]
-        if site in kept:
+        if form in self.staged or site in kept:
             dst = self._new(w, needed)
-            body.append(tile.Recall(dst, self.kept[site], self._scratch_offset(), self._dtype(site)))
+            number, x = self.staged.get(form, (-1, -1))
+            place = (number, Affine.var(x)) if number >= 0 else (self.kept[site], self._scratch_offset())
+            body.append(tile.Recall(dst, *place, self._dtype(site)))
             return dst
         args = tuple(self._site(body, w, o, kept) for o in w.operands(needed))
         dst = self._new(w, needed)
@@ -312,7 +358,7 @@ class _Lowering:
     def _new(self, w: Walker, needed: Needed) -> int:
         self.count += 1
         self.scopes[-1][w.form(needed)] = self.count
-        if self.loops.vector in self._bound_deps(w, needed):
+        if self.lane in self._bound_deps(w, needed):
             self.vectors.add(self.count)
         return self.count
 

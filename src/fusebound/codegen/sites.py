@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -123,8 +123,8 @@ class Walker:
             value, at = self.g.values[n.inputs[0]], self._resolver.source_at(n, site.at)
         return linear(at, [s for s in value.strides if isinstance(s, int)])
 
-    def order(self, targets: Iterable[Needed]) -> list[Needed]:
-        """All sites that the targets need, operands first, each once."""
+    def order(self, targets: Iterable[Needed], given: Container[int] = ()) -> list[Needed]:
+        """All sites that the targets need, operands first, each once; those of the forms `given` need no operands."""
         done: dict[Site, Needed] = {}
         stack: list[tuple[Needed, bool]] = [(t, False) for t in reversed(list(targets))]
         while stack:
@@ -133,9 +133,11 @@ class Walker:
                 continue
             if expanded:
                 done[needed.site] = needed
+                self.form(needed)
                 continue
             stack.append((needed, True))
-            stack.extend((o, False) for o in reversed(self.operands(needed)))
+            if not given or self.form(needed) not in given:
+                stack.extend((o, False) for o in reversed(self.operands(needed)))
         return list(done.values())
 
     def _expand(self, needed: Needed) -> list[Needed]:

@@ -235,3 +235,45 @@ def test_deep_chains_lower() -> None:
     g = graph(make)
     x = torch.tensor([1, 2, 3])
     assert torch.equal(run(g, {"x": x})[g.outputs[0]], x * 1501)
+
+
+GATE = """\
+    vector for i0 in block of 0:40
+      t1 = g[i0]
+      t2 = sigmoid(t1) : float32  # f
+      s0[i0] = t2
+    for i0 in block of 0:40
+      t3 = s0[i0]
+      vector for i1 in 0:49
+        t4 = x[49*i0 + i1]
+        t5 = mul(t4, t3) : float32  # f
+        f.2[49*i0 + i1] = t5
+"""
+
+
+def gated(rows: int, row: int, along: int) -> Graph:
+    """x · sigmoid(g), g along one of the axes of x."""
+
+    def make(b: Builder) -> str:
+        shape = (rows, 1) if along == 0 else (1, row)
+        b.input("x", (rows, row), "float32")
+        b.input("g", shape, "float32")
+        b.begin("f")
+        gate = b.emit("expand", b.emit("sigmoid", "g"), shape=(rows, row))
+        return b.emit("mul", "x", gate)
+
+    return graph(make)
+
+
+def test_what_every_row_needs_one_of_is_computed_by_vectors_before() -> None:
+    assert GATE in tile.show(program(gated(40, 49, 0)))
+
+
+def test_what_every_row_computes_again_is_computed_once_before() -> None:
+    text = tile.show(program(gated(40, 49, 1)))
+    assert text.index("sigmoid") < text.index("block of 0:40") < text.index("= s0[i1]")
+
+
+@pytest.mark.parametrize(("rows", "row", "along"), [(40, 5000, 0), (3, 49, 0), (3, 49, 1), (40, 20000, 1)])
+def test_rows_too_long_or_too_few_are_not_prepared(rows: int, row: int, along: int) -> None:
+    assert not program(gated(rows, row, along)).scratch
