@@ -241,8 +241,8 @@ _FLOAT: dict[str, Callable[..., Array]] = {
     "clamp_min": extrema.clamp_min, "clamp_max": extrema.clamp_max, "div": np.divide,
     "floor_div": np.floor_divide, "rem": np.mod, "fmod": np.fmod, "trunc_div": _trunc_div,
     "pow": np.power, "atan2": np.arctan2, "fma": _fma, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-    "le": np.less_equal, "probability": np.positive, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and,
-    "or": np.logical_or, "xor": np.logical_xor, "not": np.logical_not,
+    "le": np.less_equal, "probability": np.positive, "fits_float32": np.positive, "gt": np.greater,
+    "ge": np.greater_equal, "and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "not": np.logical_not,
 }  # fmt: skip
 
 _INTEGER: dict[str, Callable[..., Array]] = {

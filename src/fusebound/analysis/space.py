@@ -127,7 +127,7 @@ def _unsupported(g: Graph, inside: frozenset[str]) -> Refusal | None:
                 return Refusal("F604", f"{user.label} computes in {value.dtype}", (n.id,))
             if value.device != "cpu":
                 return Refusal("F605", f"{user.label} runs on {value.device}", (n.id,))
-            if value.scalar:
+            if value.scalar and value.dtype != "float64":
                 return Refusal("F602", f"{user.label} reads a number known only at run time", (n.id,))
             if value.numel == 0:
                 return Refusal("F507", f"{user.label} has a tensor without elements", (n.id,))

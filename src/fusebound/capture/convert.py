@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from fusebound.capture.fxnodes import (
     used_outputs,
     user_name,
 )
-from fusebound.capture.lower import Ctx, T, Unlowered
+from fusebound.capture.lower import NUMBERS, Ctx, T, Unlowered
 from fusebound.capture.lower.apply import Call, kind_of, lower, prune, settle
 from fusebound.capture.metadata import explicit
 from fusebound.capture.registry import CUSTOM
@@ -195,7 +196,9 @@ class _Converter:
 
         start = len(self.builder.nodes)
         try:
-            found = lower(self.builder, call, self._handle)
+            if isinstance(val, torch.SymFloat) and any(_takes_python(u) for u in node.users):
+                raise Unlowered("a number that Python gets", "F602")
+            found = lower(self.builder, call, partial(self._handle, target))
         except Unlowered as reason:
             prune(self.builder, start)
             kind, why = boundary(target, reason)
@@ -289,18 +292,24 @@ class _Converter:
             return tuple(Ref(h) if h else None for h in held)
         return Ref(held)
 
-    def _handle(self, ctx: Ctx, x: Any) -> Any:
-        """What a lowering sees of an argument: tensors as `T`, Python values as they are."""
+    def _handle(self, target: str, ctx: Ctx, x: Any) -> Any:
+        """What a lowering sees of an argument: tensors as `T`, and numbers of the run where it takes such; Python
+        values as they are."""
         if isinstance(x, list | tuple):
-            return [self._handle(ctx, i) for i in x]
+            return [self._handle(target, ctx, i) for i in x]
         if not isinstance(x, torch.fx.Node):
             return x
         if x in self.constants:
             return self.constants[x]
         held = self.env[x]
-        if not isinstance(held, str) or self.builder.values[held].scalar:
+        if not isinstance(held, str) or (self.builder.values[held].scalar and target not in NUMBERS):
             raise Unlowered("a number that is known only at run time", "F602")
         return T(held, ctx)
+
+
+def _takes_python(node: torch.fx.Node) -> bool:
+    """Whether a number goes out of the graph here, as the Python object that it is."""
+    return node.op == "output" or isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 def _operands(node: torch.fx.Node) -> list[Any]:

@@ -108,10 +108,10 @@ class Builder:
         self._user = ""
         return op
 
-    def restride(self, id: str, strides: Sequence[Dim]) -> None:
-        """Give a value the strides that the framework would give it."""
+    def restride(self, id: str, strides: Sequence[Dim], *, scalar: bool = False) -> None:
+        """Give a value the strides that the framework would give it, and say whether it is a number there."""
         v = self.values[id]
-        self.values[id] = Value(v.id, v.shape, v.dtype, tuple(strides), v.device, v.scalar)
+        self.values[id] = Value(v.id, v.shape, v.dtype, tuple(strides), v.device, scalar)
 
     def opaque(
         self, op: str, inputs: Sequence[str], results: Sequence[Value], **attrs: Attr

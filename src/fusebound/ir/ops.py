@@ -10,10 +10,10 @@ CLASSES: tuple[OpClass, ...] = (
     "pointwise", "reduce", "move", "gather", "scatter", "scan", "contract", "random", "opaque",
 )  # fmt: skip
 
-Fault = Literal["index", "division", "probability"]
-FAULTS: tuple[Fault, ...] = ("index", "division", "probability")
+Fault = Literal["index", "division", "probability", "overflow"]
+FAULTS: tuple[Fault, ...] = ("index", "division", "probability", "overflow")
 """Why an operator raises at an element: an index out of range, an integer divided by zero, a number that is no
-probability. A kernel's flag word holds the place in this list, from 1."""
+probability, a finite number beyond float32. A kernel's flag word holds the place in this list, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class OpSpec:
     common one: a name, "first" (operand), "rest" (all operands but the first), or "given" (by the node).
     `accumulates` marks reductions that round at every step: their order matters, and their result may be wider.
     `exact` marks operators that bring no rounding of their own. `raises` is what may be wrong with an element, so that
-    eager raises and a kernel sets its flag word: with "division" only where the result is an integer. `probability` is
-    its operand and nothing else.
+    eager raises and a kernel sets its flag word: with "division" only where the result is an integer. `probability` and
+    `fits_float32` are their operand and nothing else.
     """
 
     name: str
@@ -63,6 +63,7 @@ def _table() -> dict[str, OpSpec]:
     many("floor ceil round trunc", "pointwise", 1, discontinuous=True)
     many("isnan isinf isfinite", "pointwise", 1, flops=2, result="bool")
     many("probability", "pointwise", 1, flops=3, floats=True, raises="probability")
+    many("fits_float32", "pointwise", 1, flops=3, floats=True, exact=True, raises="overflow")
     many("add sub mul maximum minimum clamp_min clamp_max", "pointwise", 2, flops=1)
     many("div", "pointwise", 2, flops=4, floats=True)
     many("floor_div rem fmod trunc_div", "pointwise", 2, flops=10, discontinuous=True, raises="division")

@@ -92,3 +92,5 @@ def _raise(kernel: Kernel, flag: int) -> NoReturn:
             raise RuntimeError("ZeroDivisionError")
         case "probability":
             raise RuntimeError(f"a probability outside [0, 1] in {kernel.name}")
+        case "overflow":
+            raise RuntimeError("value cannot be converted to type float without overflow")

@@ -40,6 +40,7 @@ def kernel_step(
     """Run a kernel: outputs come from the pool, except those that are written straight into an input."""
     made = set(graph.values) - set(graph.input_ids)
     reads = tuple(slot[v] for v in kernel.inputs)
+    numbers = tuple(slot[v] for v in kernel.inputs if graph.values[v].scalar)
     unsure = tuple((slot[v], v, _strides(graph, v), _dtype(graph, v)) for v in kernel.inputs if v in made)
     resting = tuple((slot[v], v, _shape(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
     writes = tuple(
@@ -54,6 +55,9 @@ def kernel_step(
     launch = launch_of(graph, kernel, switches.threads)
 
     def step(env: list[Any]) -> None:
+        for i in numbers:
+            if not isinstance(env[i], torch.Tensor):
+                env[i] = torch.tensor(env[i], dtype=torch.float64)
         for i, value, shape in resting:
             if env[i].shape != shape:
                 raise _another_size(graph, value, env[i])
@@ -132,6 +136,7 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
     reads = [slot[v] for v in ids]
     writes = [slot[v] for v in op.outputs]
     needed = {v for n in graph.members[op.name] for v in n.inputs}
+    numbers = [k for k, v in enumerate(ids) if graph.values[v].scalar]
     lent = [(k, allocator(graph, v)) for k, v in enumerate(ids) if v not in needed]
     # What the user wrote in place keeps its strides, which the functional operator may not. The views that are made
     # again after it are part of it, and stay views.
@@ -143,6 +148,9 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
         for k, allocate in lent:
             if values[k] is None:
                 values[k] = allocate()
+        for k in numbers:
+            if isinstance(values[k], torch.Tensor):
+                values[k] = values[k].item()
         for i, value in zip(writes, call(values), strict=True):
             env[i] = value
         for i, strides in kept.items():

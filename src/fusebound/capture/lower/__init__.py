@@ -18,18 +18,19 @@ from fusebound.capture.lower import gradient as _gradient
 from fusebound.capture.lower import loss as _loss
 from fusebound.capture.lower import move as _move
 from fusebound.capture.lower import norm as _norm
+from fusebound.capture.lower import number as _number
 from fusebound.capture.lower import pointwise as _pointwise
 from fusebound.capture.lower import random as _random
 from fusebound.capture.lower import reduce as _reduce
 from fusebound.capture.lower import shift as _shift
 from fusebound.capture.lower import softmax as _softmax
 from fusebound.capture.lower import statistic as _statistic
-from fusebound.capture.lower.context import LOWERINGS, Ctx, T, Unlowered, lowering
+from fusebound.capture.lower.context import LOWERINGS, NUMBERS, Ctx, T, Unlowered, lowering
 
 FAMILIES = (
-    _activation, _arithmetic, _create, _foreach, _gather, _gradient, _loss, _move, _norm, _pointwise,
+    _activation, _arithmetic, _create, _foreach, _gather, _gradient, _loss, _move, _norm, _number, _pointwise,
     _random, _reduce, _shift, _softmax, _statistic,
 )  # fmt: skip
 """Importing a family registers its lowerings."""
 
-__all__ = ["FAMILIES", "LOWERINGS", "Ctx", "T", "Unlowered", "lowering"]
+__all__ = ["FAMILIES", "LOWERINGS", "NUMBERS", "Ctx", "T", "Unlowered", "lowering"]

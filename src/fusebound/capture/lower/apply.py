@@ -38,6 +38,8 @@ def lower(builder: Builder, call: Call, handle: Callable[[Ctx, Any], Any]) -> li
     """
     check_supported(call.traced)
     fn = LOWERINGS.get(call.target)
+    if fn is None and any(isinstance(v, torch.SymFloat) for v in call.traced):
+        raise Unlowered("a number that is known only at run time", "F602")
     if fn is None:
         raise Unlowered(f"{call.target} has no primitives")
     ctx = Ctx(builder, call.results)
@@ -55,7 +57,9 @@ def _results(result: Any, wanted: Sequence[Value]) -> list[T]:
 
 
 def _bind(call: Call, handle: Callable[[Any], Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments in the schema's order with defaults; keyword-only ones by name."""
+    """Arguments in the schema's order with defaults; keyword-only ones by name. Python's operators have no schema."""
+    if call.target.startswith("operator."):
+        return [handle(a) for a in call.args], {}
     positional: list[Any] = []
     keyword: dict[str, Any] = {}
     for i, a in enumerate(replay.schema(call.target).arguments):
@@ -70,7 +74,7 @@ def _bind(call: Call, handle: Callable[[Any], Any]) -> tuple[list[Any], dict[str
 def check_supported(traced: Iterable[Any]) -> None:
     """Raise Unlowered for operands or results that no kernel takes."""
     for v in traced:
-        if isinstance(v, torch.SymInt | torch.SymFloat | torch.SymBool):
+        if isinstance(v, torch.SymInt | torch.SymBool):
             raise Unlowered("a number that is known only at run time", "F602")
         if not isinstance(v, torch.Tensor):
             continue
@@ -114,7 +118,7 @@ def settle(
     prune(builder, start, outs)
     for id, v in zip(outs, wanted, strict=True):
         if id in made:
-            builder.restride(id, v.strides)
+            builder.restride(id, v.strides, scalar=v.scalar)
     return _rename(builder, start, name, outs)
 
 

@@ -17,13 +17,15 @@ def common(a: T | Number, b: T | Number) -> torch.dtype:
 
 
 def _probe(x: T | Number) -> torch.Tensor | Number:
+    if isinstance(x, T) and x.is_number:
+        return 1.0
     return torch.empty((1,) * min(x.rank, 1), dtype=x.dtype, device="meta") if isinstance(x, T) else x
 
 
 def arithmetic(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch.dtype | None = None) -> T:
     """Promote both operands and apply `op` in the common type."""
     dtype = dtype or common(a, b)
-    return c(op, *(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype) for x in (a, b)))
+    return c(op, c.as_type(a, dtype), c.as_type(b, dtype))
 
 
 def with_wide_number(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch.dtype) -> T:
@@ -37,7 +39,7 @@ def with_wide_number(c: Ctx, op: str, a: T | Number, b: T | Number, dtype: torch
     return c.cast(c(op, c.cast(c.cast(a, dtype), torch.float32), right), dtype)
 
 
-def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: Number) -> T:
+def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: T | Number) -> T:
     """`a ± alpha·b`, rounded once."""
     if isinstance(a, T) and a.dtype == torch.bool and isinstance(b, T) and b.dtype == torch.bool:
         if op == "sub" or alpha != 1:
@@ -47,29 +49,31 @@ def scaled(c: Ctx, op: str, a: T | Number, b: T | Number, alpha: Number) -> T:
         return arithmetic(c, op, a, b)
     dtype = common(a, b)
     left, right, factor = (
-        c.wide(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype)) for x in (a, b, alpha)
+        c.wide(c.as_type(a, dtype)),
+        c.wide(c.as_type(b, dtype)),
+        c.wide(c.checked(alpha, dtype)),
     )
     if not dtype.is_floating_point:
         return c.cast(c(op, left, right * factor), dtype)
     return c.cast(c("fma", right, factor if op == "add" else -factor, left), dtype)
 
 
-@lowering("aten.add.Tensor", "aten.add.Scalar")
-def add(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
+@lowering("aten.add.Tensor", "aten.add.Scalar", numbers=True)
+def add(c: Ctx, a: T, b: T | Number, alpha: T | Number = 1) -> T:
     return scaled(c, "add", a, b, alpha)
 
 
-@lowering("aten.sub.Tensor", "aten.sub.Scalar")
-def sub(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
+@lowering("aten.sub.Tensor", "aten.sub.Scalar", numbers=True)
+def sub(c: Ctx, a: T, b: T | Number, alpha: T | Number = 1) -> T:
     return scaled(c, "sub", a, b, alpha)
 
 
-@lowering("aten.rsub.Scalar", "aten.rsub.Tensor")
-def rsub(c: Ctx, a: T, b: T | Number, alpha: Number = 1) -> T:
+@lowering("aten.rsub.Scalar", "aten.rsub.Tensor", numbers=True)
+def rsub(c: Ctx, a: T, b: T | Number, alpha: T | Number = 1) -> T:
     return scaled(c, "sub", b, a, alpha)
 
 
-@lowering("aten.mul.Tensor", "aten.mul.Scalar")
+@lowering("aten.mul.Tensor", "aten.mul.Scalar", numbers=True)
 def mul(c: Ctx, a: T, b: T | Number) -> T:
     if common(a, b) == torch.bool:
         return c("and", a, b)
@@ -81,7 +85,7 @@ def _float_type(a: T | Number, b: T | Number) -> torch.dtype:
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
-@lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
+@lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", numbers=True)
 def div(c: Ctx, a: T, b: T | Number) -> T:
     return with_wide_number(c, "div", a, b, _float_type(a, b))
 
@@ -194,12 +198,12 @@ def _general_power(c: Ctx, a: T | Number, b: T | Number) -> T:
     return arithmetic(c, "pow", a, b, c.out_dtype)
 
 
-@lowering("aten.lerp.Scalar", "aten.lerp.Tensor")
+@lowering("aten.lerp.Scalar", "aten.lerp.Tensor", numbers=True)
 def lerp(c: Ctx, a: T, b: T, weight: T | Number) -> T:
     """Two formulas, chosen by |weight| < 0.5, as the framework's (`ATen/native/Lerp.h`)."""
     a, b = c.wide(a), c.wide(b)
     if isinstance(weight, T):
-        w = c.wide(weight)
+        w = c.checked(weight, c.out_dtype) if weight.is_number else c.wide(weight)
         near = c("abs", w) < 0.5
         return c.cast(c("fma", c.where(near, w, w - 1.0), b - a, c.where(near, a, b)), c.out_dtype)
     if abs(weight) < 0.5:
@@ -207,17 +211,17 @@ def lerp(c: Ctx, a: T, b: T, weight: T | Number) -> T:
     return c.cast(c("fma", b - a, float(torch.tensor(weight, dtype=a.dtype) - 1), b), c.out_dtype)
 
 
-@lowering("aten.addcmul.default")
-def addcmul(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
+@lowering("aten.addcmul.default", numbers=True)
+def addcmul(c: Ctx, x: T, a: T, b: T, value: T | Number = 1) -> T:
     x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
-    a = a if value == 1 else a * value
+    a = a if value == 1 else a * c.wide(c.checked(value, c.out_dtype))
     return c.cast(c("fma", a, b, x) if c.out_dtype.is_floating_point else x + a * b, c.out_dtype)
 
 
-@lowering("aten.addcdiv.default")
-def addcdiv(c: Ctx, x: T, a: T, b: T, value: Number = 1) -> T:
+@lowering("aten.addcdiv.default", numbers=True)
+def addcdiv(c: Ctx, x: T, a: T, b: T, value: T | Number = 1) -> T:
     x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
-    return c.cast(x + (a if value == 1 else a * value) / b, c.out_dtype)
+    return c.cast(x + (a if value == 1 else a * c.wide(c.checked(value, c.out_dtype))) / b, c.out_dtype)
 
 
 @lowering("aten.logaddexp.default")

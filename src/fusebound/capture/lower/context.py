@@ -23,6 +23,8 @@ from fusebound.ir.graph import Value
 Number = float | int | bool
 Lowering = Callable[..., Any]
 LOWERINGS: dict[str, Lowering] = {}
+NUMBERS: set[str] = set()
+"""Operators whose lowerings take numbers of the run, as `T` of no axes."""
 
 
 class Unlowered(Exception):
@@ -33,12 +35,14 @@ class Unlowered(Exception):
         self.code = code
 
 
-def lowering(*targets: str) -> Callable[[Lowering], Lowering]:
-    """Register a function as the lowering of operators such as `aten.add.Tensor`."""
+def lowering(*targets: str, numbers: bool = False) -> Callable[[Lowering], Lowering]:
+    """Register a function as the lowering of operators such as `aten.add.Tensor`, whose numbers may be known only at
+    run time if it says so."""
 
     def register(fn: Lowering) -> Lowering:
         for t in targets:
             LOWERINGS[t] = fn
+        NUMBERS.update(targets if numbers else ())
         return fn
 
     return register
@@ -70,6 +74,11 @@ class T:
     @property
     def numel(self) -> int:
         return prod(self.shape)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether this is a Python number, which promotes no type, read from a tensor at run time."""
+        return self.value.scalar
 
     def __add__(self, other: T | Number) -> T:
         return self.c("add", self, other)
@@ -144,6 +153,18 @@ class Ctx:
         else:
             value = int(value)
         return T(self.builder.const(value, dtype_name(dtype)), self)
+
+    def as_type(self, x: T | Number, dtype: torch.dtype) -> T:
+        """A tensor converted, or a number as a 0-d constant."""
+        return self.cast(x, dtype) if isinstance(x, T) else self.const(x, dtype)
+
+    def checked(self, x: T | Number, dtype: torch.dtype) -> T:
+        """As `as_type`, where eager converts the number by itself and raises if it is beyond the type."""
+        if not isinstance(x, T) or not x.is_number or dtype == torch.float64:
+            return self.as_type(x, dtype)
+        if dtype != torch.float32:
+            raise Unlowered(f"a number known only at run time, as {dtype_name(dtype)}", "F602")
+        return self.cast(self("fits_float32", x), dtype)
 
     def unrounded(self, value: Number, dtype: torch.dtype) -> T:
         """A 0-d constant of a floating type with all the digits of the Python number, for the exponent of `pow`: any

@@ -75,7 +75,7 @@ for _op in ("isnan", "isinf", "isfinite"):
 
 
 for _op in ("eq", "ne", "lt", "le", "gt", "ge"):
-    lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar")(binary(_op))
+    lowering(f"aten.{_op}.Tensor", f"aten.{_op}.Scalar", numbers=True)(binary(_op))
 
 
 def _logical(op: str) -> Callable[[Ctx, T, T], T]:
@@ -102,7 +102,7 @@ def logical_not(c: Ctx, x: T) -> T:
 def _bitwise(op: str) -> Callable[[Ctx, T | Number, T | Number], T]:
     def lower(c: Ctx, a: T | Number, b: T | Number) -> T:
         dtype = common(a, b)
-        return c(op, *(c.cast(x, dtype) if isinstance(x, T) else c.const(x, dtype) for x in (a, b)))
+        return c(op, c.as_type(a, dtype), c.as_type(b, dtype))
 
     return lower
 

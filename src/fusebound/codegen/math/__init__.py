@@ -82,6 +82,7 @@ _FLOAT_UNARY = {
     "isinf": arithmetic.isinf,
     "isfinite": arithmetic.isfinite,
     "probability": arithmetic.probability,
+    "fits_float32": arithmetic.fits_float32,
 }
 _FLOAT_BINARY = {
     "maximum": arithmetic.maximum,

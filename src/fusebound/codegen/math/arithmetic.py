@@ -20,6 +20,8 @@ from fusebound.codegen.math.basic import (
 
 BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_LARGEST = float.fromhex("0x1.fffffep+127")
+"""The largest float32."""
 ROUND = {"floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", "trunc": "llvm.trunc"}
 
 
@@ -53,6 +55,14 @@ def probability(fn: Fn, x: Reg) -> Reg:
     """x, flagged where it does not lie in [0, 1]."""
     low, high = fn.fcmp("ult", x, fn.like(0.0, x)), fn.fcmp("ugt", x, fn.like(1.0, x))
     fn.flag(fn.op("or", low, high), "probability")
+    return x
+
+
+def fits_float32(fn: Fn, x: Reg) -> Reg:
+    """x, flagged where it is finite and beyond the range of float32."""
+    size = fabs(fn, x)
+    beyond, finite = fn.fcmp("ogt", size, fn.like(_LARGEST, x)), fn.fcmp("olt", size, fn.like(math.inf, x))
+    fn.flag(fn.op("and", beyond, finite), "overflow")
     return x
 
 
