@@ -25,6 +25,22 @@ class _Function(torch.nn.Module):
         self.forward = fn if _has_signature(fn) else _variadic(fn)
 
 
+class Numbered:
+    """A function that takes 0-d float64 tensors where the user's takes floats, at some positions, and reads them:
+    one program for all values of them."""
+
+    def __init__(self, fn: Callable[..., Any], places: Sequence[int]) -> None:
+        self.fn, self.places = fn, tuple(places)
+        self.__name__ = getattr(fn, "__name__", type(fn).__name__)
+        self.__signature__ = signature_of(fn)
+
+    def __call__(self, *args: Any) -> Any:
+        given = list(args)
+        for i in self.places:
+            given[i] = given[i].item()
+        return self.fn(*given)
+
+
 def _has_signature(fn: Callable[..., Any]) -> bool:
     return signature_of(fn) is not None
 
@@ -104,6 +120,12 @@ def _reach(fn: Any, found: dict[str, torch.nn.Module], seen: set[int]) -> None:
     seen.add(id(fn))
     if isinstance(fn, functools.partial):
         _reach(fn.func, found, seen)
+        return
+    if isinstance(fn, Numbered):
+        _reach(fn.fn, found, seen)
+        return
+    if isinstance(fn, torch.nn.Module):
+        _add("self", fn, found)
         return
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, torch.nn.Module):

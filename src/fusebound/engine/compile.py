@@ -9,7 +9,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from fusebound.analysis.alias import is_write_back
 from fusebound.analysis.tau import Tau
 from fusebound.capture.overlap import separated
 from fusebound.capture.torch import Captured, capture
-from fusebound.capture.wrap import unwrapped
-from fusebound.engine import guards
+from fusebound.capture.wrap import Numbered, unwrapped
+from fusebound.engine import guards, numbers
 from fusebound.engine.build import build
 from fusebound.engine.contest import loses
 from fusebound.engine.places import Surroundings
@@ -99,6 +99,7 @@ class CompiledFunction:
         self._table: dict[guards.Key, Specialization] = {}
         self._lock = threading.RLock()
         self._said: set[str] = set()
+        self._floats: dict[tuple[int, ...], tuple[float, ...]] = {}
         self._latest: Specialization | None = None
         self._routes: list[tuple[Route, Specialization]] = []
         self._eager_form: tuple[Callable[[tuple[Any, ...]], bool], Specialization] | None = None
@@ -125,6 +126,8 @@ class CompiledFunction:
         if self._disabled:
             self._latest = _refused("FB_DISABLE is set")
             return self.fn(*args, **kwargs)
+        if not kwargs and self._for_all_floats(args):
+            return self(*args)
         found = self._find(args, kwargs)
         if isinstance(found, str):
             return self._eager(_refused(found), args, kwargs)
@@ -139,6 +142,28 @@ class CompiledFunction:
         if broken := spec.executable.overlapping(inputs):
             return self._eager(_refused(broken), args, kwargs)
         return spec.captured.unflatten(spec.executable.run(inputs))
+
+    def _for_all_floats(self, args: tuple[Any, ...]) -> bool:
+        """At the second value of the floats among the arguments, make a route for all values; whether there is one."""
+        at = numbers.places(args)
+        values = tuple(args[i] for i in at)
+        with self._lock:
+            if self._floats.setdefault(at, values) in (values, ()) or not at:
+                return False
+            self._floats[at] = ()
+            inner = CompiledFunction(Numbered(self.fn, at), replace(self.options, strict=False))
+            found = inner._find(numbers.as_tensors(args, at), {})
+            if isinstance(found, str) or found[0].executable is None:
+                return False
+
+            def run(given: tuple[Any, ...]) -> Any:
+                result = inner(*numbers.as_tensors(given, at))
+                self._latest = inner._latest
+                return result
+
+            route = Route(numbers.admits(len(args), at), run)
+            self._routes = [(route, found[0]), *self._routes[: ROUTES - 1]]
+            return True
 
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fusebound.capture.wrap import reached, unwrapped
+from fusebound.capture.wrap import Numbered, reached, unwrapped
 from fusebound.engine.keys import constant_key, tensor_key
 from fusebound.engine.names import asked, compares, is_library, mentioned, reachable, special, variables
 from fusebound.engine.places import MANY, MISSING, Identity, Surroundings
@@ -168,6 +168,8 @@ class _Walk:
                 self.waiting += ((x.__self__, mentioned(x.__func__.__code__)), (x.__func__, names))
             case types.BuiltinMethodType() if not isinstance(x.__self__, types.ModuleType):
                 self.waiting.append((x.__self__, names))
+            case Numbered():
+                self.waiting.append((x.fn, names))
             case functools.partial():
                 self.waiting += ((x.func, names), (x.args, names), (x.keywords, names))
             case dict():

@@ -211,17 +211,24 @@ def lerp(c: Ctx, a: T, b: T, weight: T | Number) -> T:
     return c.cast(c("fma", b - a, float(torch.tensor(weight, dtype=a.dtype) - 1), b), c.out_dtype)
 
 
+def _times(c: Ctx, a: T, value: T | Number) -> T:
+    """A wide operand times a number of the call."""
+    if isinstance(value, T):
+        return a * c.wide(c.checked(value, c.out_dtype))
+    return a if value == 1 else a * value
+
+
 @lowering("aten.addcmul.default", numbers=True)
 def addcmul(c: Ctx, x: T, a: T, b: T, value: T | Number = 1) -> T:
     x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
-    a = a if value == 1 else a * c.wide(c.checked(value, c.out_dtype))
+    a = _times(c, a, value)
     return c.cast(c("fma", a, b, x) if c.out_dtype.is_floating_point else x + a * b, c.out_dtype)
 
 
 @lowering("aten.addcdiv.default", numbers=True)
 def addcdiv(c: Ctx, x: T, a: T, b: T, value: T | Number = 1) -> T:
     x, a, b = (c.cast(c.cast(i, c.out_dtype), wide_type(c.out_dtype)) for i in (x, a, b))
-    return c.cast(x + (a if value == 1 else a * c.wide(c.checked(value, c.out_dtype))) / b, c.out_dtype)
+    return c.cast(x + _times(c, a, value) / b, c.out_dtype)
 
 
 @lowering("aten.logaddexp.default")
