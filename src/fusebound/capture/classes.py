@@ -26,7 +26,7 @@ new_ones new_zeros nll_loss2d_backward nll_loss_backward ones ones_like pow prel
 relu6 remainder round rsqrt rsub scalar_tensor selu sgn sigmoid sigmoid_backward sign silu silu_backward
 sin sinh smooth_l1_loss_backward softplus softplus_backward softshrink special_erf special_expit
 special_xlogy sqrt square sub tan tanh tanh_backward threshold threshold_backward to tril triu
-true_divide trunc type_as where xlogy zero zeros zeros_like
+true_divide truediv trunc type_as where xlogy zero zeros zeros_like
 """)
 REDUCE = words("""
 _adaptive_avg_pool2d _adaptive_avg_pool3d _embedding_bag _log_softmax _log_softmax_backward_data
