@@ -404,16 +404,32 @@ def a_look_up_in_a_column(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
 # The whole grid before the next step.
 
 
-@pair("sum", "div", "F504", says="reduces everything to one value", flip="keep at least one axis")
+WHOLE_GRID = {"says": "reduces everything to one value", "flip": "keep at least one axis", "hardware": "a100"}
+
+
+@pair("sum", "div", "F504", **WHOLE_GRID)
+def divided_by_the_total_on_a_gpu(x: torch.Tensor) -> torch.Tensor:
+    return x / x.sum()
+
+
+@pair("linalg_vector_norm", "mul", "F504", **WHOLE_GRID)
+def clipped_by_norm_on_a_gpu(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.linalg.vector_norm(x)
+
+
+@pair("sum", "div")
 def divided_by_the_total(x: torch.Tensor) -> torch.Tensor:
     return x / x.sum()
 
 
-@pair(
-    "linalg_vector_norm", "mul", "F504", says="reduces everything to one value", flip="keep at least one axis"
-)
+@pair("linalg_vector_norm", "mul")
 def clipped_by_norm(x: torch.Tensor) -> torch.Tensor:
     return x * torch.linalg.vector_norm(x)
+
+
+@pair("cat", "sum", "F504", inputs=two, says="in pieces", flip="keep at least one axis")
+def the_total_of_two_tensors(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, y]).sum()
 
 
 @pair("sum", "div", inputs=lambda: (mat(256),))
@@ -426,9 +442,7 @@ def a_reduction_split_in_two(x: torch.Tensor) -> torch.Tensor:
     return x.sum(-1).sum(0)
 
 
-@pair(
-    "group_norm", "silu", "F504", inputs=lambda: (mat(1, 32, 64, 64),), says="reduces everything to one value"
-)
+@pair("group_norm", "silu", inputs=lambda: (mat(1, 32, 64, 64),))
 def a_group_norm_of_one_group(x: torch.Tensor) -> torch.Tensor:
     return F.silu(F.group_norm(x, 1))
 

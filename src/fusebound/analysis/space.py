@@ -26,6 +26,7 @@ from fusebound.ir.ops import OPS
 
 MAX_SEGMENTS = 12
 MAX_SERIAL_ROW = 1 << 16
+"""Elements of a row on one thread, where rows in pieces (pad, cat) are not cut into chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +183,14 @@ def _space(
     depth = _depths(order)
     stages = 1 + max((depth[n.out] for n in order), default=0)
     row = prod(p.sizes[v] for v in reduced)
-    if reduced and not outer and row > MAX_SERIAL_ROW:
+    cuts = _cuts(p)
+    if reduced and not outer and row > MAX_SERIAL_ROW and cuts:
         n = next(n for n in order if OPS[n.op].cls == "reduce")
-        raise Unresolved(
-            "F504",
-            f"{p.label(n)} reduces everything to one value, which needs the whole grid ({row:,} elements)",
-            n.id,
-        )
+        why = f"{p.label(n)} reduces everything to one value, from {row:,} elements in pieces"
+        raise Unresolved("F504", why, n.id)
     made = [p.g.values[n.out] for n in order]
     largest = max(v.numel for v in made)
     width = max(v.type.itemsize for v in made if v.numel == largest)
-    cuts = _cuts(p)
     segments = prod(len(c) + 1 for c in cuts.values())
     if segments > MAX_SEGMENTS:
         raise Unresolved("F506", f"{segments} loop segments", order[-1].id)

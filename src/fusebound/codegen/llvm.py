@@ -14,7 +14,9 @@ from fusebound.codegen.tile import (
     Accumulate,
     Accumulator,
     Apply,
+    Collect,
     Const,
+    Deposit,
     Draw,
     Finish,
     Iota,
@@ -23,6 +25,7 @@ from fusebound.codegen.tile import (
     Load,
     Loop,
     Nest,
+    Part,
     Pass,
     Recall,
     Stmt,
@@ -62,26 +65,49 @@ def _ahead(k: Kernel) -> int:
 
 
 def _entry(m: Module, k: Kernel, name: str) -> None:
-    """The parallel region: tiles split evenly over the threads of torch's OpenMP pool."""
-    body = m.function(f"{name}.part", [("args", "ptr")])
-    thread = body.cast("sext", body.value_of("omp_get_thread_num", "i32"), "i64")
-    threads = body.cast("sext", body.value_of("omp_get_num_threads", "i32"), "i64")
-    total = body.const(k.tiles, "i64")
-    lo = body.op("udiv", body.op("mul", total, thread), threads)
-    after = body.op("add", thread, body.const(1, "i64"))
-    hi = body.op("udiv", body.op("mul", total, after), threads)
-    body.call(f"{name}.tiles", "void", body.parameters[0], lo, hi)
-    body.ret()
+    """A parallel region for every phase: its tiles split evenly over the threads of torch's OpenMP pool."""
+    regions = [_region(m, name, number, lo, hi) for number, (lo, hi) in enumerate(k.phases)]
     entry = m.function(name, [("args", "ptr"), ("threads", "i32")])
     args, count = entry.parameters
+    if k.parts:
+        args = _with_parts(entry, k, args)
     serial, parallel = entry.label("serial"), entry.label("parallel")
     entry.branch_if(entry.icmp("sle", count, entry.const(1, "i32")), serial, parallel)
     entry.place(serial)
     entry.call(f"{name}.tiles", "void", args, entry.const(0, "i64"), entry.const(k.tiles, "i64"))
     entry.ret()
     entry.place(parallel)
-    entry.call("GOMP_parallel", "void", Reg(f"@{name}.part", "ptr"), args, count, entry.const(0, "i32"))
+    for region, (lo, hi) in zip(regions, k.phases, strict=True):
+        if lo and hi - lo == 1:
+            entry.call(f"{name}.tiles", "void", args, entry.const(lo, "i64"), entry.const(hi, "i64"))
+        else:
+            entry.call("GOMP_parallel", "void", region, args, count, entry.const(0, "i32"))
     entry.ret()
+
+
+def _region(m: Module, name: str, number: int, lo: int, hi: int) -> Reg:
+    """What each thread runs of the tiles of a phase."""
+    body = m.function(f"{name}.part{number}", [("args", "ptr")])
+    thread = body.cast("sext", body.value_of("omp_get_thread_num", "i32"), "i64")
+    threads = body.cast("sext", body.value_of("omp_get_num_threads", "i32"), "i64")
+    total, first = body.const(hi - lo, "i64"), body.const(lo, "i64")
+    after = body.op("add", thread, body.const(1, "i64"))
+    ends = [body.op("udiv", body.op("mul", total, t), threads) for t in (thread, after)]
+    body.call(f"{name}.tiles", "void", body.parameters[0], *(body.op("add", first, e) for e in ends))
+    body.ret()
+    return Reg(f"@{name}.part{number}", "ptr")
+
+
+def _with_parts(entry: Fn, k: Kernel, args: Reg) -> Reg:
+    """The arguments, with memory for partial results behind the flag word's address."""
+    count = len(k.params) + 1
+    copy = entry.alloca("ptr", count + len(k.parts))
+    for i in range(count):
+        entry.store(entry.load("ptr", entry.gep(args, "ptr", i), align=8), entry.gep(copy, "ptr", i), align=8)
+    for i, p in enumerate(k.parts):
+        place = entry.alloca("i64", p.chunks * p.rows * len(reduction.part_types(p.accumulator)))
+        entry.store(place, entry.gep(copy, "ptr", count + i), align=8)
+    return copy
 
 
 @dataclass(slots=True)
@@ -118,6 +144,8 @@ class _Tiles:
         args, lo, hi = fn.parameters
         self.pointers = [fn.load("ptr", fn.gep(args, "ptr", i), align=8) for i in range(len(self.k.params))]
         fn.flags = fn.load("ptr", fn.gep(args, "ptr", len(self.k.params)), align=8)
+        shared = range(len(self.k.params) + 1, len(self.k.params) + 1 + len(self.k.parts))
+        self.parts = [fn.load("ptr", fn.gep(args, "ptr", i), align=8) for i in shared]
         self.scratch = [fn.alloca(_scratch_type(s.dtype), s.elements) for s in self.k.scratch]
         start = 0
         for nest in self.k.nests:
@@ -162,6 +190,8 @@ class _Tiles:
                 self._accumulate(s, env)
             case Finish():
                 env.regs[s.dst] = self._finish(s)
+            case Deposit():
+                self._deposit(s, env)
             case Store():
                 self._store(s, env)
             case Keep():
@@ -228,9 +258,25 @@ class _Tiles:
         a, cells = self.accs[s.acc]
         return reduction.finish(self.fn, a, cells, used=self.used, width=self.width)
 
+    def _deposit(self, s: Deposit, env: _Env) -> None:
+        fn, part = self.fn, self.k.parts[s.part]
+        a, cells = self.accs[s.acc]
+        total = reduction.combined(fn, a, cells, used=self.used, width=self.width)
+        chunk = fn.op("udiv", self.blocks[part.var][0], fn.const(part.block, "i64"))
+        at = fn.op("mul", chunk, fn.const(part.rows, "i64"))
+        reduction.deposit(fn, total, self._places(part, fn.op("add", at, self._offset(s.offset, env))))
+
+    def _places(self, part: Part, at: Reg) -> list[Reg]:
+        """The addresses of a partial result: the value's and the position's."""
+        fn, values = self.fn, part.chunks * part.rows
+        types = reduction.part_types(part.accumulator)
+        base = self.parts[part.id]
+        bases = [base if i == 0 else fn.gep(base, "i64", values) for i in range(len(types))]
+        return [fn.gep(b, reduction.stored(t), at) for b, t in zip(bases, types, strict=True)]
+
     # values
 
-    def _value(self, s: Load | Apply | Const | Iota | Draw | Recall, env: _Env) -> Reg:
+    def _value(self, s: Load | Apply | Const | Iota | Draw | Recall | Collect, env: _Env) -> Reg:
         fn = self.fn
         width = self.k.lanes if s.dst in self.k.vectors else 1
         match s:
@@ -250,6 +296,10 @@ class _Tiles:
                 return self._load(s, env, width)
             case Recall():
                 return self._recall(s, env, width)
+            case Collect():
+                part = self.k.parts[s.part]
+                places = self._places(part, self._offset(s.offset, env))
+                return reduction.collect(fn, part.accumulator, places, part.rows, part.chunks, width)
             case Apply():
                 return self._apply(s, env, width)
 

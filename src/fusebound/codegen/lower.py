@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -15,6 +15,7 @@ from fusebound.codegen.loops import Access, Loops, blocks, choose
 from fusebound.codegen.regions import Region, regions
 from fusebound.codegen.scratch import kept_sites
 from fusebound.codegen.sites import Needed, Site, Walker
+from fusebound.codegen.split import Split, split
 from fusebound.codegen.staging import LONGEST, ROUNDS, chains
 from fusebound.ir.builder import contiguous
 from fusebound.ir.graph import Graph, Node
@@ -23,6 +24,8 @@ from fusebound.ir.ops import OPS
 
 HEAVY = 16
 """Statements above which a loop body is not unrolled: registers would run out."""
+_Rows = Callable[[list[tile.Stmt], int, frozenset[int], Mapping[int, tuple[int, int]]], None]
+"""Emits what is inside the outer loops: into a body, for a pass, with so many variables bound."""
 
 
 def lower(
@@ -63,15 +66,17 @@ class _Lowering:
         self.vectors: set[int] = set()
         self.stages: list[tile.Scratch] = []
         self.staged: dict[int, tuple[int, int]] = {}
+        self.split: Split | None = None
+        self.parts: dict[Site, tile.Part] = {}
 
     def run(self) -> tile.Kernel:
         self.loops = self._loops()
         self.lane = self.loops.vector
-        nests = [self._nest(region) for region in self.regions]
+        nests = sorted((n for region in self.regions for n in self._nests(region)), key=lambda n: n.phase)
         rows = (tile.Scratch(i, self._row_elements(), self._dtype(s)) for s, i in self.kept.items())
         return tile.Kernel(
             self.name, tuple(self.params), (*rows, *self.stages), tuple(nests), self.lanes,
-            self.loops.vector, frozenset(self.vectors),
+            self.loops.vector, frozenset(self.vectors), tuple(self.parts.values()),
         )  # fmt: skip
 
     # which loops
@@ -184,34 +189,56 @@ class _Lowering:
 
     # nests
 
-    def _nest(self, region: Region) -> tile.Nest:
+    def _nests(self, region: Region) -> list[tile.Nest]:
+        """The nest of a region, or where its rows are split those of all its phases."""
         self.region = region
         ranges = self.loops.ranges(region.segment)
         cut = blocks(self.loops, ranges, self.lanes)
+        self.split = split(self.loops, ranges, cut, self.lanes) if self._may_split() else None
+        if self.split is None:
+            return [self._nest(cut, ranges, 0, self._passes)]
+        chunk = (self.split.var, self.split.block)
+        nests: list[tile.Nest] = []
+        for depth in range(self.space.stages):
+            nests.append(self._nest(cut, ranges, depth, self._whole_rows))
+            nests.append(self._nest([*cut, chunk], ranges, depth, self._chunk))
+        return [n for n in nests if n.body]
+
+    def _may_split(self) -> bool:
+        """Rows in one piece, of which nothing is kept for the next pass."""
+        return len(self.regions) == len(self.region.walkers) == 1 and not self.kept
+
+    def _nest(
+        self, cut: Sequence[tuple[int, int]], ranges: Mapping[int, tuple[int, int]], depth: int, rows: _Rows
+    ) -> tile.Nest:
+        """Tiles of so many points of some loops; `rows` emits what is inside the outer loops."""
         axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in cut)
         self.scopes, self.staged = [{}], {}
         fixed = frozenset(v for v, b in cut if b == 1)
         looped = [v for v in self.loops.outer if v not in fixed]
+        blocked = {v: b for v, b in cut if b > 1}
         body: list[tile.Stmt] = []
-        self._level(body, looped, fixed, ranges, {v: b for v, b in cut if b > 1})
-        return tile.Nest(axes, tuple(body))
+        self._level(body, looped, fixed, ranges, blocked, depth, rows)
+        return tile.Nest(axes, tuple(body), depth)
 
     def _level(
         self, body: list[tile.Stmt], looped: list[int], bound: frozenset[int],
-        ranges: Mapping[int, tuple[int, int]], blocked: Mapping[int, int],
+        ranges: Mapping[int, tuple[int, int]], blocked: Mapping[int, int], depth: int, rows: _Rows,
     ) -> None:  # fmt: skip
-        """Hoist what the bound variables determine, then open the next outer loop or run the passes."""
+        """Hoist what the bound variables determine, then open the next outer loop or emit the rows."""
         if not looped:
-            self._passes(body, bound, ranges)
+            rows(body, depth, bound, ranges)
             return
-        self._hoist(body, 0, bound)
+        self._collect(body, depth, bound)
+        self._hoist(body, depth, bound)
         v = looped[0]
         self._stage(body, v, looped[1:], bound, ranges, blocked)
         inside: list[tile.Stmt] = []
         self.scopes.append({})
-        self._level(inside, looped[1:], bound | {v}, ranges, blocked)
+        self._level(inside, looped[1:], bound | {v}, ranges, blocked, depth, rows)
         self.scopes.pop()
-        body.append(self._loop(v, ranges, v in blocked, inside))
+        if self.split is None or _acts(inside):
+            body.append(self._loop(v, ranges, v in blocked, inside))
 
     def _stage(
         self, body: list[tile.Stmt], v: int, within: list[int], bound: frozenset[int],
@@ -219,7 +246,7 @@ class _Lowering:
     ) -> None:  # fmt: skip
         """Before the loop over `v` is opened: what it would compute again in every round, and what no vector would."""
         vector = self.loops.vector
-        if v == vector or len(self.region.walkers) > 1:
+        if v == vector or len(self.region.walkers) > 1 or self.split:
             return
         rounds = blocked.get(v, ranges[v][1] - ranges[v][0])
         if rounds >= ROUNDS:
@@ -274,25 +301,77 @@ class _Lowering:
         return site.kind != "node" or OPS[w.node(site).op].cls != "reduce"
 
     def _passes(
-        self, body: list[tile.Stmt], bound: frozenset[int], ranges: Mapping[int, tuple[int, int]]
+        self, body: list[tile.Stmt], first: int, bound: frozenset[int], ranges: Mapping[int, tuple[int, int]]
     ) -> None:
-        walkers, parts = self.region.walkers, self.region.parts
-        kept: list[set[Site]] = [set() for _ in walkers]
-        for depth in range(self.space.stages):
+        """All passes over a row."""
+        kept: list[set[Site]] = [set() for _ in self.region.walkers]
+        for depth in range(first, self.space.stages):
             self._hoist(body, depth, bound)
             self._row_stores(body, depth)
-            accs = {r: self._accumulator(r) for r in self._reductions(depth)}
-            inside: list[tile.Stmt] = []
-            for w, part, held in zip(walkers, parts, kept, strict=True):
-                rows = {k: v for k, v in self.loops.ranges(part).items() if k in self.loops.inner}
-                self.scopes.append({})
-                self._row(inside, w, depth, list(self.loops.inner), bound, {**ranges, **rows}, accs, held)
-                self.scopes.pop()
-                held |= {s for n in w.order(self._targets(w, depth)) if (s := n.site) in self.kept}
-            if inside:
-                body.append(tile.Pass(tuple(accs.values()), tuple(inside)))
-            for r, acc in accs.items():
-                body.append(tile.Finish(self._new(walkers[0], r), acc.id, self._note(r.site)))
+            for r, acc in self._pass(body, depth, bound, ranges, kept).items():
+                body.append(tile.Finish(self._new(self.region.walkers[0], r), acc.id, self._note(r.site)))
+
+    def _pass(
+        self, body: list[tile.Stmt], depth: int, bound: frozenset[int],
+        ranges: Mapping[int, tuple[int, int]], kept: list[set[Site]],
+    ) -> dict[Needed, tile.Accumulator]:  # fmt: skip
+        """One pass over a row, or over its chunk, and the accumulators that it leaves."""
+        accs = {r: self._accumulator(r) for r in self._reductions(depth)}
+        inside: list[tile.Stmt] = []
+        for w, part, held in zip(self.region.walkers, self.region.parts, kept, strict=True):
+            rows = {k: v for k, v in self.loops.ranges(part).items() if k in self.loops.inner}
+            self.scopes.append({})
+            self._row(inside, w, depth, list(self.loops.inner), bound, {**ranges, **rows}, accs, held)
+            self.scopes.pop()
+            held |= {s for n in w.order(self._targets(w, depth)) if (s := n.site) in self.kept}
+        if inside:
+            body.append(tile.Pass(tuple(accs.values()), tuple(inside)))
+        return accs
+
+    # rows that are split
+
+    def _whole_rows(
+        self, body: list[tile.Stmt], depth: int, bound: frozenset[int], ranges: Mapping[int, tuple[int, int]]
+    ) -> None:
+        """What is stored once per row, after earlier phases."""
+        made: list[tile.Stmt] = []
+        self._collect(made, depth, bound)
+        self._hoist(made, depth, bound)
+        self._row_stores(made, depth)
+        body += made if _acts(made) else ()
+
+    def _chunk(
+        self, body: list[tile.Stmt], depth: int, bound: frozenset[int], ranges: Mapping[int, tuple[int, int]]
+    ) -> None:
+        """The pass of one phase over a chunk."""
+        assert self.split is not None
+        made: list[tile.Stmt] = []
+        self._collect(made, depth, bound)
+        self._hoist(made, depth, bound)
+        accs = self._pass(made, depth, bound, ranges, [set()])
+        for r, acc in accs.items():
+            rows = prod(self.loops.extent[v] for v in self.loops.outer)
+            part = tile.Part(len(self.parts), acc, self.split.var, self.split.block, self.split.chunks, rows)
+            self.parts[r.site] = part
+            made.append(tile.Deposit(part.id, acc.id, self._row_number()))
+        body += made if _acts(made) else ()
+
+    def _collect(self, body: list[tile.Stmt], depth: int, bound: frozenset[int]) -> None:
+        """Reductions of earlier phases that this one needs, once the bound variables say of which row."""
+        (w, *_) = self.region.walkers
+        for needed in w.order(self._targets(w, depth)) if self.parts else ():
+            part = self.parts.get(needed.site)
+            if part is None or not self._bound_deps(w, needed) <= bound or self._known(w.form(needed)):
+                continue
+            dst = self._new(w, needed)
+            body.append(tile.Collect(dst, part.id, self._row_number(), self._note(needed.site)))
+
+    def _row_number(self) -> Affine:
+        number, step = Affine(), 1
+        for v in reversed(self.loops.outer):
+            number = number + Affine.var(v, step)
+            step *= self.loops.extent[v]
+        return number
 
     def _row_stores(self, body: list[tile.Stmt], depth: int) -> None:
         """Stores of values that the reduced axes do not index: once per row."""
@@ -322,7 +401,7 @@ class _Lowering:
             self._row(inside, w, depth, looped[1:], bound | {v}, ranges, accs, kept)
             self.scopes.pop()
             if any(isinstance(s, (tile.Store, tile.Accumulate, tile.Loop)) for s in inside):
-                body.append(self._loop(v, ranges, False, inside))
+                body.append(self._loop(v, ranges, self.split is not None and v == self.split.var, inside))
             return
         for r, acc in accs.items():
             src = self._site(body, w, w.reduced(r), kept)
@@ -339,9 +418,8 @@ class _Lowering:
     def _site(self, body: list[tile.Stmt], w: Walker, needed: Needed, kept: Collection[Site] = ()) -> int:
         """The number of a site's result, emitting what is missing in the innermost scope."""
         site, form = needed.site, w.form(needed)
-        for scope in reversed(self.scopes):
-            if form in scope:
-                return scope[form]
+        if known := self._known(form):
+            return known
         if form in self.staged or site in kept:
             dst = self._new(w, needed)
             number, x = self.staged.get(form, (-1, -1))
@@ -354,6 +432,10 @@ class _Lowering:
         if site in self.kept:
             body.append(tile.Keep(self.kept[site], self._scratch_offset(), dst))
         return dst
+
+    def _known(self, form: int) -> int:
+        """The number of a form's result in the scopes around; 0 for none."""
+        return next((scope[form] for scope in reversed(self.scopes) if form in scope), 0)
 
     def _new(self, w: Walker, needed: Needed) -> int:
         self.count += 1
@@ -431,6 +513,11 @@ class _Lowering:
         rest = [c for v, c in offset.terms if v != self.loops.vector]
         low = [r for cut in (self.space.cuts.get(v, ()) for v in self.space.cuts) for r in cut]
         return all(c % self.lanes == 0 for c in (offset.const, *rest, *low))
+
+
+def _acts(body: Iterable[tile.Stmt]) -> bool:
+    """Whether anything in a body leaves a trace."""
+    return any(isinstance(s, (tile.Store, tile.Deposit)) for s in tile.statements(body))
 
 
 def unrolled(body: Iterable[tile.Stmt], vectors: int) -> int:

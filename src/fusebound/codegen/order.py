@@ -2,9 +2,9 @@
 
 One accumulator is `copies` vectors of `lanes` partial results. An unrolled loop deals its points to the copies in
 turn, a vector at a time; what is left goes to the first copy. At the end neighbouring copies are combined pair by
-pair, then the lower half of the lanes with the upper half until one is left, or a few lanes one after another. This is
-the order of
-`llvm._vector_loop` and `reduction.finish`, whatever the number of threads.
+pair, then the lower half of the lanes with the upper half until one is left, or a few lanes one after another. Where a
+row is cut into chunks each is added up so, and their sums one after another. This is the order of `llvm._vector_loop`,
+`reduction.finish` and `reduction.collect`, whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from fusebound.codegen.tile import Accumulate, Accumulator, Finish, Kernel, Loop, Pass, Stmt, statements
+from fusebound.codegen.tile import (
+    Accumulate,
+    Accumulator,
+    Collect,
+    Deposit,
+    Finish,
+    Kernel,
+    Loop,
+    Pass,
+    Stmt,
+    statements,
+)
 
 CHAIN = 4
 """Lanes that are combined one after another: no slower than a tree over a vector, and eager's order for such rows."""
@@ -36,10 +47,13 @@ class Order:
     lanes: int
     copies: int
     sweep: tuple[Stmt, ...]
+    block: int = 0
 
     def __str__(self) -> str:
         a = self.accumulator
         head = f"a{a.id} {a.kind} of {self.elements}" + (f" ({self.note})" if self.note else "")
+        if self.block:
+            head += f", in {len(self._chunks())} chunks that are added one after another"
         if self.lanes == 1:
             return f"{head}: one after another, each lane a row of its own"
         cells = f"{self.copies} vectors of {self.lanes} lanes" if self.copies > 1 else f"{self.lanes} lanes"
@@ -50,8 +64,18 @@ class Order:
 
     def tree(self, places: Container[int] | None = None) -> Tree | None:
         """The sum as a binary tree over places, all or some; None for no elements."""
+        return reduce(_sum, (self._chunk(cut, places) for cut in self._chunks()))
+
+    def _chunks(self) -> list[tuple[int, int]]:
+        """The bounds of the loop that is cut, chunk by chunk."""
+        loop = next((s for s in statements(self.sweep) if isinstance(s, Loop) and s.blocked), None)
+        if loop is None:
+            return [(0, 0)]
+        return [(at, min(at + self.block, loop.hi)) for at in range(loop.lo, loop.hi, self.block)]
+
+    def _chunk(self, cut: tuple[int, int], places: Container[int] | None) -> Tree | None:
         cells: dict[tuple[int, int], Tree] = {}
-        for cell, place in self._visits(self.sweep, {}, 0):
+        for cell, place in self._visits(self.sweep, {}, 0, cut):
             if places is None or place in places:
                 cells[cell] = (cells[cell], place) if cell in cells else place
         vectors = [[cells.get((c, i)) for i in range(self.lanes)] for c in range(self.copies)]
@@ -69,7 +93,7 @@ class Order:
         return lanes[0]
 
     def _visits(
-        self, body: Iterable[Stmt], at: dict[int, tuple[int, int]], cell: int
+        self, body: Iterable[Stmt], at: dict[int, tuple[int, int]], cell: int, cut: tuple[int, int]
     ) -> Iterator[tuple[tuple[int, int], int]]:
         """(copy, lane) and place of every element, in the order in which they are taken in.
 
@@ -77,15 +101,14 @@ class Order:
         """
         for s in body:
             match s:
-                case Loop() if s.vector and self.lanes > 1:
-                    for i, (copy, lane) in enumerate(_dealt(s, self.lanes)):
-                        at[s.var] = (s.lo + i, self._extent(s.var))
-                        yield from (((copy, lane), place) for _, place in self._visits(s.body, at, copy))
-                    at.pop(s.var, None)
                 case Loop():
-                    for i in range(s.lo, s.hi):
+                    lo, hi = cut if s.blocked else (s.lo, s.hi)
+                    dealt = self.lanes > 1 and s.vector
+                    for i in range(lo, hi):
                         at[s.var] = (i, self._extent(s.var))
-                        yield from self._visits(s.body, at, cell)
+                        copy, lane = _dealt(i - lo, hi - lo, self.lanes, s.copies) if dealt else (cell, 0)
+                        for (_, own), place in self._visits(s.body, at, copy, cut):
+                            yield (copy, lane if dealt else own), place
                     at.pop(s.var, None)
                 case Accumulate() if s.acc == self.accumulator.id:
                     place = 0
@@ -105,12 +128,10 @@ def used_lanes(body: Sequence[Stmt], lanes: int) -> int:
     return max((min(s.hi - s.lo, lanes) for s in loops), default=0)
 
 
-def _dealt(loop: Loop, lanes: int) -> Iterator[tuple[int, int]]:
-    """The copy and the lane of each point of a vector loop."""
-    n = loop.hi - loop.lo
-    block = lanes * loop.copies
-    for i in range(n):
-        yield (i % block // lanes if i < n - n % block else 0), i % lanes
+def _dealt(i: int, n: int, lanes: int, copies: int) -> tuple[int, int]:
+    """The copy and the lane of point i of a vector loop of n."""
+    block = lanes * copies
+    return (i % block // lanes if i < n - n % block else 0), i % lanes
 
 
 def _sum(x: Tree | None, y: Tree | None) -> Tree | None:
@@ -122,19 +143,22 @@ def _sum(x: Tree | None, y: Tree | None) -> Tree | None:
 
 def orders(k: Kernel) -> Iterator[Order]:
     """The order of every sum and product of the program, nest by nest."""
+    every = [s for nest in k.nests for s in statements(nest.body)]
     for nest in k.nests:
         found = list(statements(nest.body))
         notes = {s.acc: s.note for s in found if isinstance(s, Finish)}
+        notes |= {k.parts[s.part].accumulator.id: s.note for s in every if isinstance(s, Collect)}
+        block = next((k.parts[s.part].block for s in found if isinstance(s, Deposit)), 0)
         for s in found:
             if isinstance(s, Pass):
                 sums = (a for a in s.accumulators if a.kind in ("sum", "prod"))
-                yield from (_order(s, a, notes.get(a.id, ""), k.lanes) for a in sums)
+                yield from (_order(s, a, notes.get(a.id, ""), k.lanes, block) for a in sums)
 
 
-def _order(p: Pass, a: Accumulator, note: str, lanes: int) -> Order:
+def _order(p: Pass, a: Accumulator, note: str, lanes: int, block: int) -> Order:
     vectors = [s for s in statements(p.body) if isinstance(s, Loop) and s.vector]
     copies = max((s.copies for s in vectors), default=1)
-    return Order(a, note, _points(p.body, a.id), lanes if vectors else 1, copies, p.body)
+    return Order(a, note, _points(p.body, a.id), lanes if vectors else 1, copies, p.body, block)
 
 
 def _points(body: Sequence[Stmt], acc: int) -> int:

@@ -82,6 +82,11 @@ def step(fn: Fn, a: Accumulator, cells: Cells, src: Reg, where: Reg | None) -> N
 
 def finish(fn: Fn, a: Accumulator, copies: Sequence[Cells], *, used: int, width: int) -> Reg:
     """The result in its computing type: as one lane of the `used` first lanes, or lane by lane if that is 0."""
+    return _result(fn, a, combined(fn, a, copies, used=used, width=width))
+
+
+def combined(fn: Fn, a: Accumulator, copies: Sequence[Cells], *, used: int, width: int) -> Sequence[Reg]:
+    """What accumulated, before it is rounded: the value and, for argmax and argmin, the position."""
     types = [vec(accumulator_type(a), width), vec("i64", width)]
     parts = [[_get(fn, c, t) for c, t in zip(cells, types, strict=False)] for cells in copies]
     while len(parts) > 1:
@@ -90,11 +95,41 @@ def finish(fn: Fn, a: Accumulator, copies: Sequence[Cells], *, used: int, width:
     total = parts[0]
     if 0 < used <= CHAIN:
         first, *rest = ([fn.shuffle(t, t, [i]) for t in total] for i in range(used))
-        return _result(fn, a, reduce(lambda x, y: _combine(fn, a, x, y, 1), rest, first))
+        return reduce(lambda x, y: _combine(fn, a, x, y, 1), rest, first)
     while used and lanes(total[0].type) > 1:
         halves = [fn.halves(t) for t in total]
         total = _combine(fn, a, [h[0] for h in halves], [h[1] for h in halves], lanes(halves[0][0].type))
-    return _result(fn, a, total)
+    return total
+
+
+def deposit(fn: Fn, total: Sequence[Reg], places: Sequence[Reg]) -> None:
+    """Leave what accumulated in memory, at one place for the value and one for the position."""
+    for r, place in zip(total, places, strict=True):
+        stored = fn.cast("zext", r, _slot(r.type)) if elem(r.type) == "i1" else r
+        fn.store(stored, place, align=1, mask=fn.active if lanes(r.type) > 1 else None)
+
+
+def collect(fn: Fn, a: Accumulator, places: Sequence[Reg], step: int, chunks: int, width: int) -> Reg:
+    """The result over so many chunks, one after another, which lie `step` elements apart from `places` on."""
+    types = part_types(a)
+    first = [_deposited(fn, t, place, width) for t, place in zip(types, places, strict=True)]
+    with fn.loop(1, chunks, carry=first) as it:
+        at = fn.op("mul", it.index, fn.const(step, "i64"))
+        found = [
+            _deposited(fn, t, fn.gep(p, _slot(t), at), width) for t, p in zip(types, places, strict=True)
+        ]
+        it.update(*_combine(fn, a, it.values, found, width))
+    return _result(fn, a, it.results)
+
+
+def part_types(a: Accumulator) -> list[str]:
+    """The element types (LLVM text) of what accumulates."""
+    return [accumulator_type(a)] + ["i64"] * (a.kind in ("argmax", "argmin"))
+
+
+def _deposited(fn: Fn, t: str, place: Reg, width: int) -> Reg:
+    raw = fn.load(vec(stored(t), width), place, align=1, mask=fn.active if width > 1 else None)
+    return fn.cast("trunc", raw, vec("i1", width)) if t == "i1" else raw
 
 
 def _prepare(fn: Fn, a: Accumulator, src: Reg, width: int) -> Reg:
@@ -152,8 +187,13 @@ def _result(fn: Fn, a: Accumulator, total: Sequence[Reg]) -> Reg:
     return total[0]
 
 
+def stored(element: str) -> str:
+    """The element type (LLVM text) in memory: a byte for a bit."""
+    return "i8" if element == "i1" else element
+
+
 def _slot(t: str) -> str:
-    return vec("i8", lanes(t)) if elem(t) == "i1" else t
+    return vec(stored(elem(t)), lanes(t))
 
 
 def _put(fn: Fn, cell: Reg, r: Reg) -> None:

@@ -1,4 +1,5 @@
-"""What every tile program must keep to: no access leaves its memory, and every element is stored once."""
+"""What every tile program must keep to: no access leaves its memory, every element is stored once, and what a phase
+collects was left whole by earlier ones."""
 
 from __future__ import annotations
 
@@ -32,10 +33,24 @@ def faults(g: Graph, k: tile.Kernel) -> list[str]:
         own = _distinct(g.values[p.value])
         if p.written and (times >= own if p.partial else times < own or times % own):
             found.append(f"{p.value} has {count(own, 'element')}, {times} are stored")
-    return found
+    return found + list(_unfinished(k))
 
 
-_Access = tile.Load | tile.Store | tile.Keep | tile.Recall
+def _unfinished(k: tile.Kernel) -> Iterator[str]:
+    """Partial results that are collected before all chunks of all rows are left."""
+    for p in k.parts:
+        phases = [n.phase for n in k.nests for s in tile.statements(n.body) if _is_of(s, tile.Collect, p)]
+        left = [n for n in k.nests if any(_is_of(s, tile.Deposit, p) for s in tile.statements(n.body))]
+        chunks = [a.count for n in left for a in n.axes if (a.var, a.block) == (p.var, p.block)]
+        if chunks != [p.chunks] or any(phase <= left[0].phase for phase in phases):
+            yield f"part {p.id} is collected before its {count(p.chunks, 'chunk')} are left"
+
+
+def _is_of(s: tile.Stmt, kind: type[tile.Deposit | tile.Collect], p: tile.Part) -> bool:
+    return isinstance(s, kind) and s.part == p.id
+
+
+_Access = tile.Load | tile.Store | tile.Keep | tile.Recall | tile.Deposit | tile.Collect
 
 
 def _accesses(body: Iterable[tile.Stmt], at: Bounds, blocks: Bounds) -> Iterator[tuple[_Access, Bounds]]:
@@ -47,7 +62,7 @@ def _accesses(body: Iterable[tile.Stmt], at: Bounds, blocks: Bounds) -> Iterator
                 yield from _accesses(s.body, {**at, s.var: bounds}, blocks)
             case tile.Pass():
                 yield from _accesses(s.body, at, blocks)
-            case tile.Load() | tile.Store() | tile.Keep() | tile.Recall():
+            case tile.Load() | tile.Store() | tile.Keep() | tile.Recall() | tile.Deposit() | tile.Collect():
                 yield s, at
             case _:
                 pass
@@ -70,6 +85,8 @@ def _memory(g: Graph, k: tile.Kernel, s: _Access) -> tuple[str, int]:
     """The name of what a statement touches, and its elements from first to last."""
     if isinstance(s, (tile.Keep, tile.Recall)):
         return f"scratch {s.scratch}", k.scratch[s.scratch].elements
+    if isinstance(s, (tile.Deposit, tile.Collect)):
+        return f"part {s.part}", k.parts[s.part].rows
     value = k.params[s.param].value
     return value, _span(g.values[value])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from fusebound.ir.maps import Affine
 from fusebound.words import count
@@ -124,6 +125,25 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class Deposit:
+    """parts[part][chunk, offset] = the accumulator over this tile's chunk of the row, combined over lanes."""
+
+    part: int
+    acc: int
+    offset: Affine
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """dst = what an earlier phase left in parts[part][:, offset], chunk after chunk."""
+
+    dst: int
+    part: int
+    offset: Affine
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """param[offset] = src, converted to the parameter's type."""
 
@@ -168,7 +188,22 @@ class Loop:
     copies: int = 1
 
 
-Stmt = Load | Apply | Const | Iota | Draw | Keep | Recall | Accumulate | Finish | Store | Pass | Loop
+Stmt = (
+    Load
+    | Apply
+    | Const
+    | Iota
+    | Draw
+    | Keep
+    | Recall
+    | Accumulate
+    | Finish
+    | Deposit
+    | Collect
+    | Store
+    | Pass
+    | Loop
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +222,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Tiles over `axes` (outermost first); an axis with block 1 is fixed in the tile, a larger one is looped."""
+    """Tiles over `axes` (outermost first); an axis with block 1 is fixed in the tile, a larger one is looped.
+
+    They start when all tiles of earlier phases are done."""
 
     axes: tuple[Axis, ...]
     body: tuple[Stmt, ...]
+    phase: int = 0
 
     @property
     def tiles(self) -> int:
@@ -210,8 +248,22 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Memory that all threads share: a reduction over each chunk of rows whose loop over `var` is cut into blocks, for
+    so many rows."""
+
+    id: int
+    accumulator: Accumulator
+    var: int
+    block: int
+    chunks: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
-    """A whole tile program. `lanes` is the vector length that it was scheduled for."""
+    """A whole tile program, its nests in the order of their phases. `lanes` is the vector length that it was scheduled
+    for."""
 
     name: str
     params: tuple[Param, ...]
@@ -220,10 +272,18 @@ class Kernel:
     lanes: int
     vector: int
     vectors: frozenset[int]
+    parts: tuple[Part, ...] = ()
 
     @property
     def tiles(self) -> int:
         return sum(n.tiles for n in self.nests)
+
+    @property
+    def phases(self) -> tuple[tuple[int, int], ...]:
+        """The range of tiles of each phase."""
+        ends = list(accumulate(n.tiles for n in self.nests))
+        last = {n.phase: end for n, end in zip(self.nests, ends, strict=True)}
+        return tuple(pairwise((0, *last.values())))
 
     @property
     def streams(self) -> bool:
@@ -244,9 +304,14 @@ def show(k: Kernel) -> str:
     params = ", ".join(f"{'out' if p.written else 'in'} {p.value}: {p.dtype}" for p in k.params)
     lines = [f"kernel {k.name}({params})  # {count(k.tiles, 'tile')}, {count(k.lanes, 'lane')}"]
     lines += [f"  scratch s{s.id}: {s.dtype}[{s.elements}]" for s in k.scratch]
+    lines += [
+        f"  part p{p.id}: {p.accumulator.kind}[{p.chunks}, {p.rows}], every {p.block} of i{p.var}"
+        for p in k.parts
+    ]
     for nest in k.nests:
         axes = ", ".join(f"i{a.var} in {a.lo}:{a.hi} by {a.block}" for a in nest.axes) or "one tile"
-        lines.append(f"  parallel {axes}  # {count(nest.tiles, 'tile')}")
+        phase = f", phase {nest.phase}" if len(k.phases) > 1 else ""
+        lines.append(f"  parallel {axes}  # {count(nest.tiles, 'tile')}{phase}")
         lines += _show(nest.body, k, "    ")
     return "\n".join(lines) + "\n"
 
@@ -294,6 +359,10 @@ def _line(s: Stmt, k: Kernel) -> str:
             return f"a{s.acc} += t{s.src}"
         case Finish():
             return f"t{s.dst} = finish a{s.acc}" + (f"  # {s.note}" if s.note else "")
+        case Deposit():
+            return f"p{s.part}[{s.offset}] = a{s.acc}"
+        case Collect():
+            return f"t{s.dst} = collect p{s.part}[{s.offset}]" + (f"  # {s.note}" if s.note else "")
         case Store():
             return f"{k.params[s.param].value}[{s.offset}] = t{s.src}" + (
                 "  # streaming" if s.streaming else ""

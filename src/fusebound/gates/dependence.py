@@ -16,7 +16,7 @@ from fusebound.gates.base import Candidate, Evidence, Facts, Verdict, first, pas
 from fusebound.gates.cycle import outside_path
 from fusebound.ir.dtypes import KERNEL_DTYPES
 from fusebound.ir.graph import Graph, UserOp, refs
-from fusebound.ir.ops import spec_of
+from fusebound.ir.ops import OPS, spec_of
 
 GATE = "dependence"
 
@@ -89,6 +89,7 @@ def _checks(c: Candidate, facts: Facts) -> Iterator[Verdict | None]:
     yield _hazard(found)
     yield _unrelated(c)
     yield _domain(c)
+    yield _grid(c, facts)
     yield _undecided(found)
     yield _fine(c, facts)
 
@@ -196,6 +197,18 @@ def _domain(c: Candidate) -> Verdict | None:
     where = c.label(r.nodes[0]) if r.nodes else ""
     text = r.message if where in r.message else f"{where}: {r.message}"
     return Verdict(GATE, "fail", r.code, text, r.nodes, evidence, r.flip or _domain_flip(r.code))
+
+
+def _grid(c: Candidate, facts: Facts) -> Verdict | None:
+    """The blocks of a GPU cannot wait for one another; the threads of a CPU do, between the phases of a kernel."""
+    s = c.space
+    if isinstance(s, Refusal) or facts.target.kind == "cpu" or s.outer > 1 or s.row <= MAX_SERIAL_ROW:
+        return None
+    n = next(n for n in c.graph.nodes if n.id in c.nodes and OPS[n.op].cls == "reduce")
+    label = c.graph.user[n.user].label
+    text = f"{label} reduces everything to one value, which needs the whole grid ({s.row:,} elements)"
+    evidence = (Evidence.bound("elements of one row", s.row, MAX_SERIAL_ROW, ""),)
+    return Verdict(GATE, "fail", "F504", text, (n.id,), evidence, _domain_flip("F504"))
 
 
 def _domain_flip(code: str) -> str:

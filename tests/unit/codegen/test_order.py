@@ -153,6 +153,28 @@ def test_a_long_row(case: str) -> None:
     assert recover(some, probe) == canonical(order.tree(some))
 
 
+@pytest.mark.parametrize("shape", [(1 << 17) + 5, (7, 20_000)])
+def test_chunks_of_a_row_are_added_one_after_another(shape: int | tuple[int, int]) -> None:
+    n = math.prod(shape) if isinstance(shape, tuple) else shape
+    kernel, call = built(lambda x: x.sum(), torch.zeros(shape))
+    (order,) = kernel.orders
+    chunks = kernel.program.parts[0].chunks
+    assert chunks > 1 and order.elements == n and f"in {chunks} chunks" in str(order)
+
+    def ask(x: torch.Tensor, questions) -> torch.Tensor:
+        found: list[bool] = []
+        for i, j, k in questions:
+            row = torch.zeros(n)
+            row[i], row[j], row[k] = HUGE, -HUGE, 1.0
+            found.append(bool(call(row.view(shape)) != 0))
+        return torch.tensor(found)
+
+    block = n // chunks
+    some = sorted({0, 1, 2, block, block + 1, block + 70, 2 * block, n - 1, n - 2, n - 20})
+    probe = batched(ROWS, ask, 1)
+    assert recover(some, probe) == canonical(order.tree(some))
+
+
 def columns(x: torch.Tensor) -> torch.Tensor:
     return x.sum(0)
 
