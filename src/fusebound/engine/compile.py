@@ -107,6 +107,9 @@ class CompiledFunction:
         functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        form = self._eager_form
+        if form is not None and not self._routes and form[0](args):
+            return self._original(form[1], args, kwargs)
         if torch.compiler.is_compiling():  # it becomes a part of what is traced around it
             return self.fn(*args, **kwargs)
         if not kwargs:
@@ -114,13 +117,17 @@ class CompiledFunction:
                 if route.admits(args):
                     self._latest = spec
                     return route.run(args)
-        if self._eager_form is not None and self._eager_form[0](args):
-            self._latest = self._eager_form[1]
-            result = self.fn(*args, **kwargs)
-            if torch.is_grad_enabled() and _recorded(result):
-                self._latest = RECORDED
-            return result
+        if form is not None and form[0](args):
+            return self._original(form[1], args, kwargs)
         return self._slow(args, kwargs)
+
+    def _original(self, spec: Specialization, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is known to be faster in eager."""
+        self._latest = spec
+        result = self.fn(*args, **kwargs)
+        if torch.is_grad_enabled() and _recorded(result):
+            self._latest = RECORDED
+        return result
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._disabled:
