@@ -266,7 +266,7 @@ def _compensated(k: tile.Kernel) -> tile.Kernel:
 
 def _threads_from_the_end(text: str) -> str:
     """The first thread takes the last tiles."""
-    start, end = text.index(".part("), text.rindex("GOMP_parallel(ptr")
+    start, end = text.index(".part0("), text.rindex("GOMP_parallel(ptr")
     part = text[start:end]
     thread = re.search(r"(%v\d+) = (sext i32 %v\d+ to i64)\n", part)
     threads = re.findall(r"(%v\d+) = sext i32 %v\d+ to i64\n", part)[1]

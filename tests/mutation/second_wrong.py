@@ -210,7 +210,7 @@ def _epsilon_inside(k: tile.Kernel) -> tile.Kernel:
 
 def _floor_of_threads(text: str) -> str:
     """Each thread takes ⌊tiles / threads⌋ tiles; nobody takes those that are left."""
-    start, end = text.index(".part("), text.rindex("GOMP_parallel(ptr")
+    start, end = text.index(".part0("), text.rindex("GOMP_parallel(ptr")
     part = re.sub(
         r"(%v\d+) = mul i64 (\d+), (%v\d+)\n  (%v\d+) = udiv i64 \1, (%v\d+)",
         r"\1 = udiv i64 \2, \5\n  \4 = mul i64 \1, \3",
