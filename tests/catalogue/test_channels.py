@@ -36,6 +36,11 @@ def test_batch_norm(dtype: torch.dtype, channels: int, layout: torch.memory_form
     check(batch_norm, x, m, v.abs() + 0.1, w, b)
 
 
+def test_blocks_of_channels_that_are_no_whole_vectors() -> None:
+    parameters = [rand(64, seed=i).abs() + 0.1 for i in range(4)]
+    check(batch_norm, rand(2, 64, 28, 28), *parameters)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("fn", [gate, scaled])
 @pytest.mark.parametrize("size", [1, 3, 7, 40])

@@ -130,6 +130,7 @@ class _Tiles:
         self.streams, self.ahead = streams, ahead
         self.fn = m.function(f"{name}.tiles", [("args", "ptr"), ("lo", "i64"), ("hi", "i64")])
         self.blocks: dict[int, tuple[Reg, Reg]] = {}
+        self.block_sizes: dict[int, int] = {}
         self.accs: dict[int, tuple[Accumulator, list[tuple[Reg, ...]]]] = {}
         vectorized = any(isinstance(s, Loop) and s.vector for n in k.nests for s in statements(n.body))
         self.width = k.lanes if vectorized else 1
@@ -164,7 +165,7 @@ class _Tiles:
         """Decode the tile's coordinates, then run its body."""
         fn = self.fn
         env = _Env({}, {}, self.k.vector)
-        self.blocks = {}
+        self.blocks, self.block_sizes = {}, {a.var: a.block for a in nest.axes}
         for axis in reversed(nest.axes):
             count = fn.const(axis.count, "i64")
             at = tile if axis is nest.axes[0] else fn.op("urem", tile, count)
@@ -225,7 +226,8 @@ class _Tiles:
                     index = fn.op("add", it.index, fn.const(copy * width, "i64"))
                     self._body(s.body, _Env({**env.vars, s.var: index}, dict(env.regs), s.var, copy))
             at = end
-        if (s.hi - s.lo) % width == 0:
+        block = self.block_sizes[s.var] if s.blocked else width
+        if (s.hi - s.lo) % width == 0 and block % width == 0:
             return
         with fn.when(fn.icmp("slt", at, hi)):
             left = fn.op("sub", hi, at)
