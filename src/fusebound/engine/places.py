@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ from fusebound.engine.keys import Key
 MANY = 1 << 16
 """Places that are watched at most: comparing them takes milliseconds at every call."""
 FEW = 64
-"""Places up to which each is compared by a term of its own."""
+"""Entries of dictionaries up to which each is compared by a term of its own."""
 MISSING = object()
 """What an entry holds that is not there: it may appear."""
 
@@ -41,14 +40,15 @@ class Surroundings:
 
     `key` is hashable; `grads` says that a tensor there wants gradients; `beyond` what cannot be watched, if anything;
     `asked` the attributes, unknown to tensors, that code may ask of an argument: it may carry one of its user's;
-    `compares` that code asks which object a value is.
-    `holds()` is a fast comparison of everything with the present: entries of dictionaries in bulk, the rest one by one.
+    `compares` that code asks which object a value is. `terms` are what is asked at every call: expressions over the
+    objects in `scope`, each true while a place is as it was; so are entries of dictionaries, in three columns.
     """
 
     tables: list[dict[Any, Any]] = field(default_factory=list[dict[Any, Any]])
-    names: list[Any] = field(default_factory=list[Any])
+    keys: list[Any] = field(default_factory=list[Any])
     values: list[Any] = field(default_factory=list[Any])
-    checks: list[Callable[[], bool]] = field(default_factory=list[Callable[[], bool]])
+    terms: list[str] = field(default_factory=list[str])
+    scope: dict[str, Any] = field(default_factory=dict[str, Any])
     tensors: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     parts: list[Any] = field(default_factory=list[Any])
     grads: bool = False
@@ -60,20 +60,22 @@ class Surroundings:
     def key(self) -> Key:
         return tuple(self.parts)
 
-    def holds(self) -> bool:
-        """Whether every place still holds the very object that it held."""
-        now = map(dict.get, self.tables, self.names, itertools.repeat(MISSING))
-        return all(map(operator.is_, now, self.values)) and all(check() for check in self.checks)
+    def watch(self, text: str, **objects: Any) -> None:
+        """Add a term; `{name}` in it stands for one of the objects."""
+        n = len(self.terms)
+        self.terms.append(text.format_map({name: f"{name}_{n}" for name in objects}))
+        self.scope |= {f"{name}_{n}": x for name, x in objects.items()}
 
     def written_out(self) -> tuple[list[str], dict[str, Any]]:
-        """`holds()` as terms of an expression, and the names in them; where there are many places, in bulk."""
-        count = len(self.tables)
-        if count + len(self.checks) > FEW:
-            return ["holds()"], {"holds": self.holds}
-        names = {f"{what}{i}": x for what, xs in self._columns() for i, x in enumerate(xs)}
-        entries = [f"get(table{i}, key{i}, missing) is held{i}" for i in range(count)]
-        names |= {"get": dict.get, "missing": MISSING}
-        return [*entries, *(f"place{i}()" for i in range(len(self.checks)))], names
+        """The terms that are all true while every place holds the very object that it held, and the names in them;
+        entries of dictionaries in bulk where there are many."""
+        if len(self.tables) > FEW:
+            return ["entries_hold()", *self.terms], {"entries_hold": self._entries_hold, **self.scope}
+        columns = (("table", self.tables), ("key", self.keys), ("value", self.values))
+        names = {f"{what}{i}": x for what, xs in columns for i, x in enumerate(xs)}
+        entries = [f"get(table{i}, key{i}, missing) is value{i}" for i in range(len(self.tables))]
+        return [*entries, *self.terms], {"get": dict.get, "missing": MISSING, **names, **self.scope}
 
-    def _columns(self) -> tuple[tuple[str, list[Any]], ...]:
-        return ("table", self.tables), ("key", self.names), ("held", self.values), ("place", self.checks)
+    def _entries_hold(self) -> bool:
+        now = map(dict.get, self.tables, self.keys, itertools.repeat(MISSING))
+        return all(map(operator.is_, now, self.values))

@@ -10,7 +10,6 @@ import contextvars
 import ctypes
 import functools
 import io
-import itertools
 import operator
 import queue
 import random
@@ -19,7 +18,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, KeysView
+from collections.abc import Callable, Collection, KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,35 +102,37 @@ class _Walk:
         if any(not own.isdisjoint(table) for table in carried):
             self.found.beyond = "a parameter or buffer carries an attribute that code may ask for"
         elif carried:
-            self.found.checks.append(lambda: all(map(own.isdisjoint, carried)))
+            self.found.watch("all(map({own}.isdisjoint, {carried}))", own=own, carried=carried)
 
     def kinds_of_tensors(self) -> None:
         """A tensor may change in place: `resize_`, `requires_grad_`."""
         if tensors := self.found.tensors:
-            check = tensor_check(tensors)
-            held = [tensor_key(t) for t in tensors]
-            self.found.checks.append(
-                (lambda: check(*tensors)) if check else lambda: [tensor_key(t) for t in tensors] == held
-            )
+            if (check := tensor_check(tensors)) is not None:
+                self.found.watch("{check}(*{tensors})", check=check, tensors=tensors)
+            else:
+                held = [tensor_key(t) for t in tensors]
+                self.found.watch(
+                    "[*map({key}, {tensors})] == {held}", key=tensor_key, tensors=tensors, held=held
+                )
 
     def absent(self, table: KeysView[str], names: frozenset[str]) -> None:
         """Names that code mentions and that are not there: one may appear, and hide another of its class or module."""
         if missing := frozenset(n for n in names if n not in table):
             self.found.parts.append(missing)
-            self.found.checks.append(functools.partial(table.isdisjoint, missing))
+            self.found.watch("{table}.isdisjoint({missing})", table=table, missing=missing)
 
     def entry(self, table: dict[Any, Any], name: Any, names: frozenset[str]) -> None:
         """An entry of a dictionary: a global, an attribute."""
         x = table.get(name, MISSING)
         self.found.tables.append(table)
-        self.found.names.append(name)
+        self.found.keys.append(name)
         self.found.values.append(x)
         self._held(x, names)
 
     def place(self, read: Callable[[], Any], names: frozenset[str]) -> None:
         """Any other place."""
         x = read()
-        self.found.checks.append(lambda: read() is x)
+        self.found.watch("{read}() is {held}", read=read, held=x)
         self._held(x, names)
 
     def _held(self, x: Any, names: frozenset[str]) -> None:
@@ -226,9 +227,8 @@ class _Walk:
             self.place(functools.partial(_contents, cell), names)
         self._named(f.__globals__, used, names)
         code, defaults, by_name = held = f.__code__, f.__defaults__, f.__kwdefaults__
-        self.found.checks.append(
-            lambda: f.__code__ is code and f.__defaults__ is defaults and f.__kwdefaults__ is by_name
-        )
+        own = "{f}.__code__ is {code} and {f}.__defaults__ is {defaults} and {f}.__kwdefaults__ is {by_name}"
+        self.found.watch(own, f=f, code=code, defaults=defaults, by_name=by_name)
         for x in held:
             self._held(x, names)
 
@@ -243,14 +243,16 @@ class _Walk:
     def _module(self, module: torch.nn.Module) -> None:
         """Flags, children and hooks of all submodules in bulk; parameters by kind; attributes that `forward` names."""
         parts = list(module.modules())
-        self._bulk(lambda: [m.training for m in parts])
+        self.found.parts.append(tuple(m.training for m in parts))
+        for m in parts:
+            self.found.watch("{m}.training is {held}", m=m, held=m.training)
         hooks = [table for m in parts for table in (m._forward_hooks, m._forward_pre_hooks)] + global_hooks()
-        self._bulk(lambda: [hook for table in hooks for hook in table.values()])
-        self.waiting += ((hook, frozenset[str]()) for table in hooks for hook in table.values())
-        children = [m._modules for m in parts]
-        self._bulk(lambda: [c for table in children for c in table.values()])
         registered = [table for m in parts for table in (m._parameters, m._buffers)]
-        self._bulk(lambda: list(itertools.chain.from_iterable(registered)))
+        for table in (*hooks, *(m._modules for m in parts)):
+            self._listed(table, list(table.values()), "[*{table}.values()] == {held}")
+        for table in registered:
+            self._listed(table, list(table), "[*{table}] == {held}")
+        self.waiting += ((hook, frozenset[str]()) for table in hooks for hook in table.values())
         for table in registered:
             for name in (name for name, t in table.items() if t is None):
                 self.entry(table, name, frozenset())
@@ -267,16 +269,16 @@ class _Walk:
             code = getattr(type(m).forward, "__code__", None)  # `MultiheadAttention`'s asks whether q is k
             self.found.compares |= code is not None and compares(code)
 
-    def _bulk(self, read: Callable[[], list[Any]]) -> None:
-        held = read()
+    def _listed(self, table: Mapping[Any, Any], held: list[Any], text: str) -> None:
+        """What a dictionary of a module lists: mostly nothing."""
         self.found.parts.append(tuple(held))
-        self.found.checks.append(lambda: read() == held)
+        self.found.watch(text if held else "not {table}", table=table, held=held)
 
     def _reference(self, x: weakref.ReferenceType[Any], names: frozenset[str]) -> None:
         """Whether what it leads to is alive, and that in turn, which must not be kept alive."""
         gone = x() is None
         self.found.parts.append(gone)
-        self.found.checks.append(lambda: (x() is None) == gone)
+        self.found.watch("({x}() is None) is {gone}", x=x, gone=gone)
         self.waiting.append((x(), names))
 
     def _items(
@@ -287,13 +289,14 @@ class _Walk:
     ) -> None:
         """A dictionary of any kind, by the order of its keys and what they hold."""
         known, held = list(keys()), list(values())
-        self.found.checks.append(lambda: _same(keys(), known) and _same(values(), held))
+        text = "{same}({keys}(), {known}) and {same}({values}(), {held})"
+        self.found.watch(text, same=_same, keys=keys, known=known, values=values, held=held)
         self._contained((*known, *held), names)
 
     def _elements(self, x: Collection[Any], names: frozenset[str]) -> None:
         held = list(x)
         if not isinstance(x, (tuple, frozenset)):
-            self.found.checks.append(lambda: _same(x, held))
+            self.found.watch("{same}({x}, {held})", same=_same, x=x, held=held)
         self._contained(held, names)
 
     def _contained(self, held: Collection[Any], names: frozenset[str]) -> None:
@@ -310,7 +313,7 @@ class _Walk:
             return
         held = x.tobytes()
         self.found.parts.append(held)
-        self.found.checks.append(lambda: x.tobytes() == held)
+        self.found.watch("{x}.tobytes() == {held}", x=x, held=held)
 
     def _attributes(self, x: Any, names: frozenset[str]) -> None:
         """Attributes that code mentions; one of the class may be hidden by one of the object later."""
@@ -330,10 +333,11 @@ class _Walk:
         self.classes.add((cls, names))
         for base in cls.__mro__:
             if not is_library(base.__module__):
-                own: Any = vars(base).keys()
-                for name in sorted(names & own):
-                    self.place(functools.partial(_attribute, base, name), names)
-                self.absent(own, names)
+                own: Any = vars(base)  # a view: it shows what the class has now
+                for name in sorted(names & own.keys()):
+                    self.found.watch("{own}.get({name}) is {held}", own=own, name=name, held=own[name])
+                    self._held(own[name], names)
+                self.absent(own.keys(), names)
 
 
 def _same(now: Collection[Any], held: list[Any]) -> bool:
@@ -346,7 +350,3 @@ def _contents(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # an empty cell
         return None
-
-
-def _attribute(cls: type, name: str) -> Any:
-    return vars(cls).get(name)
