@@ -44,6 +44,10 @@ SPECIALIZATIONS = 16
 """Kinds of call that one function is compiled for; further kinds run eagerly."""
 
 
+UNASKED = 15
+"""Calls without gradients after one that is faster in eager, before it is asked again whether they are larger."""
+
+
 ROUTES = 4
 """Short ways that are tried, one after another, before the long one."""
 
@@ -54,6 +58,7 @@ COPYING = "predicted: eager writes parts of tensors in place, which a plan would
 SLOWER = "measured: eager is faster on these inputs"
 
 _HERE = str(Path(__file__).parent)
+_is_compiling, _records = torch.compiler.is_compiling, torch.is_grad_enabled
 
 GRADIENTS = "gradients are recorded (kernels are for inference: call under torch.no_grad())"
 
@@ -102,31 +107,34 @@ class CompiledFunction:
         self._floats: dict[tuple[int, ...], tuple[float, ...]] = {}
         self._latest: Specialization | None = None
         self._routes: list[tuple[Route, Specialization]] = []
+        self._unasked = 0
         self._eager_form: tuple[Callable[[tuple[Any, ...]], bool], Specialization] | None = None
         self._disabled = settings.current().disable
         functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        form = self._eager_form
-        if form is not None and not self._routes and form[0](args):
-            return self._original(form[1], args, kwargs)
-        if torch.compiler.is_compiling():  # it becomes a part of what is traced around it
+        if _is_compiling():  # it becomes a part of what is traced around it
+            return self.fn(*args, **kwargs)
+        if self._unasked > 0 and not _records():
+            self._unasked -= 1
             return self.fn(*args, **kwargs)
         if not kwargs:
             for route, spec in self._routes:
                 if route.admits(args):
                     self._latest = spec
                     return route.run(args)
+        form = self._eager_form
         if form is not None and form[0](args):
             return self._original(form[1], args, kwargs)
         return self._slow(args, kwargs)
 
     def _original(self, spec: Specialization, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that is known to be faster in eager."""
+        """A call that is known to be faster in eager, and so are the next ones where no kind of call is not."""
         self._latest = spec
+        self._unasked = 0 if self._routes else UNASKED
         result = self.fn(*args, **kwargs)
         if torch.is_grad_enabled() and _recorded(result):
-            self._latest = RECORDED
+            self._latest, self._unasked = RECORDED, 0
         return result
 
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
