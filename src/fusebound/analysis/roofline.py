@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
+from fusebound.analysis.access import ints
 from fusebound.analysis.alias import is_free, is_view, is_write_back
 from fusebound.analysis.group import in_order
 from fusebound.analysis.repeats import repeats
@@ -24,6 +25,12 @@ GPU_BLOCK_POINTS = 1024
 
 CACHED_RUNS = 20
 """Processes that one compilation serves: kernels stay on disk until a shape, the processor or the version changes."""
+
+GATHER = 5
+"""Vector instructions in the time of one lane that is gathered."""
+
+SHUFFLED = 4
+"""Elements that lie so few apart are not gathered: vectors are loaded whole and shuffled (`codegen.strided`)."""
 
 _EAGER_KERNELS = {
     "rms_norm": 4,
@@ -79,13 +86,20 @@ def eager_cost(g: Graph, user: UserOp, target: Target) -> Cost:
         return Cost(target.framework_us + _inside_us(g, user, target))
     t = user_traffic(g, user)
     nodes = [n.id for n in g.members[user.name]]
-    passes = _EAGER_KERNELS.get(short_name(user), 1)
+    passes = _passes(g, user)
     compute = instructions(g, nodes, target) / target.flops
     fresh = sum(b for b in t.writes.values() if b >= FRESH_BYTES)
     fault = fresh / 1e6 * target.page_fault_us
     share = _share(g, nodes, target)
     memory = _memory_us(g, t, target) * passes
     return _placed(Cost(target.framework_us * passes, memory / share, compute / share, fault), target)
+
+
+def _passes(g: Graph, user: UserOp) -> int:
+    name = short_name(user)
+    if name == "batch_norm" and any(is_reduction(n) for n in g.members[user.name]):
+        return 2  # in training: statistics, then the normalisation
+    return _EAGER_KERNELS.get(name, 1)
 
 
 def framework_cost(g: Graph, user: UserOp, target: Target) -> Cost:
@@ -124,16 +138,32 @@ def busy_users(g: Graph, nodes: Collection[str]) -> tuple[UserOp, ...]:
 
 def instructions(g: Graph, nodes: Collection[str], target: Target) -> float:
     """Vector instructions of the primitives, each evaluated once per element."""
-    return sum(_instructions(g, g.node[i]) for i in nodes) / target.lanes
+    return sum(_instructions(g, g.node[i], nodes, target) for i in nodes) / target.lanes
 
 
-def _instructions(g: Graph, n: Node) -> float:
+def _instructions(g: Graph, n: Node, nodes: Collection[str], target: Target) -> float:
     spec = spec_of(n.op)
     if spec is None:
         return _contraction(g, n)
+    if n.op == "permute" and target.kind == "cpu":
+        return _turning(g, n, nodes, target)
     over = n.inputs[0] if spec.cls == "reduce" else n.out
     v = g.values[over]
     return spec.flops * v.numel * max(v.type.itemsize / 4, 1)
+
+
+def _turning(g: Graph, n: Node, nodes: Collection[str], target: Target) -> float:
+    """What it takes to read memory along an axis that is not its innermost one."""
+    axes = [a for a in ints(n.attr("perm")) if hint(g.values[n.inputs[0]].shape[a]) > 1]
+    v = n.inputs[0]
+    while (p := g.producer.get(v)) is not None and p.id in nodes:
+        if not is_view(g, g.user[p.user]):
+            return 0.0
+        v = p.inputs[0]
+    apart = hint(g.values[n.inputs[0]].strides[axes[-1]]) if axes else 1
+    if apart <= 1:
+        return 0.0
+    return g.values[n.out].numel * (2 * apart if apart <= SHUFFLED else GATHER * target.lanes)
 
 
 def _contraction(g: Graph, n: Node) -> float:
@@ -153,7 +183,7 @@ def repeated_instructions(g: Graph, nodes: Collection[str], target: Target) -> f
     """Vector instructions beyond the first evaluation of each element, in one kernel of `nodes`."""
     times = repeats(g, nodes)
     again = ((n, times.get(n.out, 1.0) - 1) for i in nodes if (n := g.node[i]).outputs)
-    return sum(_instructions(g, n) * more for n, more in again) / target.lanes
+    return sum(_instructions(g, n, nodes, target) * more for n, more in again) / target.lanes
 
 
 def spill_instructions(space: Space, target: Target) -> float:

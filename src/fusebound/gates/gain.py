@@ -113,9 +113,12 @@ def _launches_only(c: Candidate, gain: Gain) -> str:
 
 def _worth_measuring(c: Candidate, facts: Facts, gain: Gain) -> bool:
     """Whether a predicted loss is inside the model's error, on a machine that can measure it."""
-    if facts.target.kind != "cpu" or facts.measured.get(c.nodes) or gain.saved > 0:
-        return False
-    return gain.delta + gain.uncertainty > 0
+    return not facts.measured.get(c.nodes) and gain.delta + _doubt(facts, gain) > 0
+
+
+def _doubt(facts: Facts, gain: Gain) -> float:
+    """The error of the model, where measuring can tell; 0 elsewhere."""
+    return gain.uncertainty if facts.target.kind == "cpu" else 0.0
 
 
 def _whole(c: Candidate, facts: Facts) -> Gain:
@@ -154,7 +157,7 @@ def _slower(c: Candidate, facts: Facts, evidence: tuple[Evidence, ...]) -> Verdi
 def _refusal(c: Candidate, facts: Facts, gain: Gain, evidence: tuple[Evidence, ...]) -> Verdict:
     names = _names(c)
     if gain.saved > 0:
-        calls = floor(gain.compile * facts.expected_calls / gain.saved) + 1
+        calls = floor(gain.compile * facts.expected_calls / (gain.saved + _doubt(facts, gain))) + 1
         text = (
             f"compiling a kernel for {names} costs {figure(gain.compile)} µs per call over "
             f"{count(facts.expected_calls, 'expected call')} (in each of {CACHED_RUNS} runs that find it cached) "

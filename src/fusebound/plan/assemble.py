@@ -21,6 +21,7 @@ from fusebound.analysis.space import Space, unify
 from fusebound.analysis.traffic import kernel_traffic, level, unfused_bytes, user_traffic
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.dependence import boundary_text
+from fusebound.gates.gain import MODEL_ERROR
 from fusebound.ir.control import control
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.plan.candidates import Roles, origin, referents, with_views
@@ -132,8 +133,9 @@ class Assembly:
     def _worth_a_kernel(self, nodes: frozenset[str]) -> bool:
         """Whether a lone operator runs faster as a generated kernel than through the framework.
 
-        A composite needs any gain; a single primitive, which eager runs as one loop too, a clear one (its result in
-        memory that is not fresh); a copy never.
+        A composite needs any gain, of which compiling may take what the model may be wrong by, as it is measured; a
+        single primitive, which eager runs as one loop too, must gain clearly (its result in memory that is not fresh);
+        a copy is never worth one.
         """
         g, facts, t = self.g, self.facts, self.facts.target
         busy = busy_users(g, nodes)
@@ -143,11 +145,12 @@ class Assembly:
         j = judge_simulated(alone, facts)
         if not (j.dependence and j.precision and j.resources and j.override is None):
             return False
-        after = kernel_cost(g, nodes, t, alone.space).total + compile_us(
-            1, len(nodes), t, facts.expected_calls
-        )
-        factor = 1.0 if is_composite(g, busy[0]) else CLEARLY
-        return after < factor * framework_cost(g, busy[0], t).total
+        after, before = kernel_cost(g, nodes, t, alone.space).total, framework_cost(g, busy[0], t).total
+        compiling = compile_us(1, len(nodes), t, facts.expected_calls)
+        if not is_composite(g, busy[0]):
+            return after + compiling < CLEARLY * before
+        doubt = MODEL_ERROR * before if t.kind == "cpu" else 0.0
+        return after < before and after + compiling < before + doubt
 
     def _cuts(self, made: Sequence[Group], decisions: Sequence[Decision]) -> Iterator[Cut]:
         """One cut for every value that one group computes and another reads, views looked through."""
