@@ -180,6 +180,52 @@ def fits() -> list[Fit]:
     ]  # fmt: skip
 
 
+PIECES, PER_UNIT, ODD = 32, 8, 2
+"""Pieces of erf, how many there are in [0, 1), and how many of them are multiples of their argument."""
+
+
+def erf_pieces() -> tuple[list[list[float]], float]:
+    """A row for each piece [(k - 1/2) / 8, (k + 1/2) / 8]: a centre c, erf c, and a polynomial in t = x - c.
+
+    From piece `ODD` on it is (erf x - erf c) / t, before it erf x / x - 1, without erf c. Centres are near k / 8, where
+    erf c is close to a float32 number.
+    """
+    rows: list[list[float]] = []
+    greatest = 0.0
+    half = mp.mpf(1) / (2 * PER_UNIT) * MARGIN
+    for k in range(PIECES):
+        centre, value = centre_of(mp.mpf(k) / PER_UNIT)
+        terms = mp.taylor(mp.erf, centre, 24)[1:][::-1]
+
+        def rising(t: mp.mpf, terms: list[mp.mpf] = terms) -> mp.mpf:
+            return mp.polyval(terms, t)
+
+        def ratio(t: mp.mpf, centre: mp.mpf = centre) -> mp.mpf:
+            x = centre + t
+            return (mp.erf(x) / x if abs(x) > mp.mpf("1e-15") else 2 / mp.sqrt(mp.pi)) - 1
+
+        def weight(t: mp.mpf, k: int = k, centre: mp.mpf = centre) -> mp.mpf:
+            x = centre + t
+            return mp.mpf(1) if k < ODD else t / mp.erf(x)
+
+        low, high = (mp.mpf(k) / PER_UNIT - centre + side for side in (0 if k == 0 else -half, half))
+        fit = Fit("ERF", f"piece {k}", ratio if k < ODD else rising, weight, low, high, 4)
+        coefficients, worst = solve(fit)
+        greatest = max(greatest, worst)
+        rows.append([float(centre), 0.0 if k < ODD else float(value), *coefficients])
+    return rows, greatest
+
+
+def centre_of(near: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
+    """A float32 number whose erf is nearly one, and that."""
+    if near < mp.mpf(ODD) / PER_UNIT:
+        return near, mp.erf(near)
+    first = rounded(mp.erf(near), "float")
+    step = first - rounded(first * (1 - mp.mpf(2) ** -24), "float")
+    pairs = ((rounded(mp.erfinv(v), "float"), v) for i in range(1000) if (v := first - i * step) < 1)
+    return next(pair for pair in pairs if abs(mp.erf(pair[0]) - pair[1]) < step / 200)
+
+
 def main() -> None:
     """Print the module of coefficients; the errors go to stderr."""
     print(
@@ -190,6 +236,13 @@ def main() -> None:
         print(f"{fit.name}: degree {fit.degree}, weighted error {worst:.2e}", file=sys.stderr)
         print(f"\n# {fit.what}, |weighted error| <= {worst:.1e}")
         print(f"{fit.name} = (\n" + "".join(f"    {c!r},\n" for c in coefficients) + ")")
+    rows, worst = erf_pieces()
+    print(
+        f"\n# pieces of erf: centre, erf there, polynomial, |weighted error| <= {worst:.1e}\nERF_PIECES = ("
+    )
+    for row in rows:
+        print("    (\n" + "".join(f"        {c!r},\n" for c in row) + "    ),")
+    print(")")
 
 
 if __name__ == "__main__":

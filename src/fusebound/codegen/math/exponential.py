@@ -2,7 +2,7 @@
 
 All of them reduce x = n·ln 2 + r with |r| ≤ ln 2 / 2 (Cody and Waite) and scale a polynomial in r by 2^n.
 exp and exp2 stay in float32; the others need the bits that a sum or a quotient loses, and go through float64,
-where 2^n is always a normal number and one constant for ln 2 is enough.
+where 2^n is always a normal number and one constant for ln 2 is enough (sigmoid not on AVX-512).
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 
 from fusebound.codegen.emit import Fn, Reg
-from fusebound.codegen.llvm_types import lanes
 from fusebound.codegen.math import coefficients as C
 from fusebound.codegen.math.basic import (
     FLOAT_MAGIC,
+    approximate,
     at_least,
     at_most,
     bits_of,
     copysign,
+    fabs,
     floats_of,
+    has_512,
     in_double,
     poly,
     power_of_two,
@@ -50,15 +52,20 @@ def exp2(fn: Fn, x: Reg) -> Reg:
 
 def scaled(fn: Fn, y: Reg, bits: Reg, n: Reg) -> Reg:
     """y · 2^n for float32 y in [1/2, 2] and n that may leave the exponent's range; one rounding."""
-    if "avx512f" in fn.isa and lanes(y.type) == 16:
-        every, mode = fn.const(-1, "i16"), fn.const(4, "i32")  # 4: the current rounding mode
-        return fn.value_of("llvm.x86.avx512.mask.scalef.ps.512", y.type, y, n, y, every, mode)
+    if has_512(fn, y):
+        return scalef(fn, y, n)
     whole = fn.op("sub", bits, bits_of(fn, fn.like(FLOAT_MAGIC, y)))
     half = fn.op("ashr", whole, fn.like(1, whole))
     for part in (half, fn.op("sub", whole, half)):  # each half is within range; only the second may round
         biased = fn.op("add", part, fn.like(127, part))
         y = fn.op("fmul", y, floats_of(fn, fn.op("shl", biased, fn.like(23, part))))
     return y
+
+
+def scalef(fn: Fn, y: Reg, n: Reg) -> Reg:
+    """y · 2^n by the AVX-512 instruction; one rounding."""
+    every, mode = fn.const(-1, "i16"), fn.const(4, "i32")  # 4: the current rounding mode
+    return fn.value_of("llvm.x86.avx512.mask.scalef.ps.512", y.type, y, n, y, every, mode)
 
 
 def expm1(fn: Fn, x: Reg) -> Reg:
@@ -90,6 +97,8 @@ def _expm1_double(fn: Fn, d: Reg, scale: float) -> Reg:
 
 def sigmoid(fn: Fn, x: Reg) -> Reg:
     """1 / (1 + e^-x) in float32."""
+    if has_512(fn, x):
+        return _sigmoid_512(fn, x)
 
     def compute(d: Reg) -> Reg:
         bits, n = rounded_product(fn, d, -LOG2E)
@@ -100,3 +109,28 @@ def sigmoid(fn: Fn, x: Reg) -> Reg:
         return reciprocal_near_one(fn, power)
 
     return in_double(fn, at_least(fn, at_most(fn, x, 104.0), -104.0), compute)
+
+
+def _sigmoid_512(fn: Fn, x: Reg) -> Reg:
+    """2^-m / (1 + 2^-|n| + 2^l (e^r - 1)) for -x = n ln 2 + r, m = max(n, 0), l = min(n, 0).
+
+    What is lost in the two sums goes into the one step of Newton's method that follows the 14-bit estimate of the
+    reciprocal.
+    """
+    one, zero = fn.like(1.0, x), fn.like(0.0, x)
+    x = at_least(fn, at_most(fn, x, 30.0), -104.0)
+    _, n = rounded_product(fn, x, -LOG2E)
+    back = fn.op("fneg", x)
+    r = fn.fma(n, fn.like(-LN2_LOW, x), fn.fma(n, fn.like(-LN2_HIGH, x), back))
+    rest = fn.fma(fn.op("fmul", r, r), poly(fn, r, C.EXP), r)
+    down = fn.op("fneg", at_least(fn, n, zero))
+    small = scalef(fn, one, fn.op("fneg", fabs(fn, n)))
+    part = scalef(fn, rest, at_most(fn, n, zero))
+    whole = fn.op("fadd", one, small)
+    total = fn.op("fadd", whole, part)
+    lost = fn.op("fsub", small, fn.op("fsub", whole, one))
+    lost = fn.op("fadd", lost, fn.op("fsub", part, fn.op("fsub", total, whole)))
+    guess = approximate(fn, "llvm.x86.avx512.rcp14.ps.512", total, 16)
+    back = fn.op("fneg", guess)
+    error = fn.fma(back, lost, fn.fma(back, total, one))
+    return scalef(fn, fn.fma(guess, error, guess), down)
