@@ -20,12 +20,18 @@ from fusebound.capture.lower import LOWERINGS, Unlowered
 from fusebound.capture.replay import resolve
 
 Op = torch._ops.OpOverload
+SECRET_VIEWS = frozenset((
+    torch.ops.aten.broadcast_tensors.default, torch.ops.aten.meshgrid.default, torch.ops.aten.meshgrid.indexing,
+    torch.ops.aten.atleast_1d.Sequence, torch.ops.aten.atleast_2d.Sequence, torch.ops.aten.atleast_3d.Sequence,
+))  # fmt: skip
+"""Composites whose results are views of their operands though their schemas do not say so: kept whole, what is written
+to an operand or a result would be lost to the others."""
 AUTOGRAD = torch._C.DispatchKey.Autograd
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """Functional, composites whole; those without a lowering are taken apart if that gives known pieces."""
-    composites = preservable(_operators(program)) | _known_composites()
+    composites = (preservable(_operators(program)) | _known_composites()) - SECRET_VIEWS
     with looking_only_at(composites), our_rules(), eager_draws():
         functional = program.run_decompositions(dict(DROPOUT))
         unknown = {op for op in _operators(functional) if _is_unknown_composite(op)}

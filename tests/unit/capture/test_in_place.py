@@ -190,3 +190,29 @@ def test_tracing_leaves_the_diagnostic_to_us(capfd: pytest.CaptureFixture[str]) 
     with pytest.raises(CaptureError):
         capture(lambda a, b: a[:, 1:].add_(b), arguments())
     assert capfd.readouterr().err == ""
+
+
+def _broadcast(x: Tensor, y: Tensor) -> Any:
+    d = torch.nn.functional.mse_loss(x, y) + 1
+    x.index_fill_(0, y.argmax().reshape(1), 3)
+    return d
+
+
+def _grid(x: Tensor, y: Tensor) -> Any:
+    a, b = torch.meshgrid(x, y, indexing="ij")
+    x.mul_(3)
+    return a * b
+
+
+def _at_least(x: Tensor, y: Tensor) -> Any:
+    a, b = torch.atleast_2d(x, y)
+    a.add_(1)
+    return x * 2, b + x
+
+
+@pytest.mark.parametrize("step", [_broadcast, _grid, _at_least])
+def test_views_that_their_schemas_do_not_tell_of(step: Callable[[Tensor, Tensor], Any]) -> None:
+    x, y = torch.rand(31, dtype=torch.float64), torch.rand(31, dtype=torch.float64)
+    given = x.clone(), y.clone()
+    torch.testing.assert_close(compile(step, OPTIONS)(x, y), step(*given))
+    assert torch.equal(x, given[0]) and torch.equal(y, given[1])
