@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -71,6 +72,14 @@ def test_group_norm_of_three_elements_in_float64(seed: int) -> None:
     assert len(made.groups) == 1
     found = verify(build(made, captured, threads=1), captured, args, sets=(GIVEN,))
     assert found.ok and not found.notes, found
+
+
+def test_the_variance_of_pairs_in_float64() -> None:
+    """What is squared is rounded once."""
+    x = rand(20_000, 2, dtype=torch.float64)
+    got = check(lambda x: x.var(-1) * 2, x)(x)
+    exact = (x.numpy().astype(np.longdouble)[:, 0] - x.numpy()[:, 1]) ** 2
+    assert np.sqrt(((got.numpy() / exact - 1) ** 2).mean()) < 1e-16
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)

@@ -19,8 +19,11 @@ def moments(c: Ctx, w: T, dims: Sequence[int]) -> tuple[T, T, T]:
     n = prod(w.shape[d] for d in dims)
     total = c.reduce("sum", w, dims, keep=True, dtype=torch.float64)
     mean = c.cast(total / float(n), w.dtype)
-    centred = again_centred(c, w - mean, dims) if w.dtype == torch.float64 else w - mean
-    return centred, mean, c.mean(centred * centred, dims, keep=True)
+    centred = w - mean
+    squares = centred * centred
+    if w.dtype == torch.float64:
+        centred, squares = again_centred(c, centred, dims)
+    return centred, mean, c.mean(squares, dims, keep=True)
 
 
 def _affine(c: Ctx, y: T, weight: T | None, bias: T | None) -> T:

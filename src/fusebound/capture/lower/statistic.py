@@ -16,10 +16,15 @@ from fusebound.capture.lower.context import Ctx, Number, T, Unlowered, axes, low
 Dims = Sequence[int] | int | None
 
 
-def again_centred(c: Ctx, centred: T, dims: Sequence[int]) -> T:
-    """Float64 values less their mean, without what that mean's rounding left: no wider type holds their sum. So equal
-    values become 0, as in eager's running mean."""
-    return centred - c.mean(centred, dims, keep=True)
+def again_centred(c: Ctx, centred: T, dims: Sequence[int]) -> tuple[T, T]:
+    """Float64 values less their mean, and the squares of that, without what the mean's rounding left: no wider type
+    holds their sum. So equal values become 0, as in eager's running mean.
+
+    Σ(x - m)² = Σ(x - m)(x + m), in which the roundings of the two factors are not the same.
+    """
+    mean = c.mean(centred, dims, keep=True)
+    again = centred - mean
+    return again, again * (centred + mean)
 
 
 def running(c: Ctx, mean: T) -> T:
@@ -41,9 +46,9 @@ def spread(c: Ctx, x: T, dim: Dims, correction: Number, keep: bool, root: bool) 
     count = prod(x.shape[d] for d in dims) if x.rank else 1
     w = c.cast(c.reshape(x, x.shape or (1,)), torch.float64)
     mean = c.mean(w, over, keep=True)
-    centred = again_centred(c, w - mean, over) if x.dtype == torch.float64 else w - mean
-    squares = c.reduce("sum", centred * centred, over, keep=True)
-    var = squares / max(float(count - correction), 0.0)
+    centred = w - mean
+    squares = again_centred(c, centred, over)[1] if x.dtype == torch.float64 else centred * centred
+    var = c.reduce("sum", squares, over, keep=True) / max(float(count - correction), 0.0)
     out = c("sqrt", var) if root else var
     mean = running(c, mean) if count > 1 else mean
     return c.cast(c.reshape(out, shape), x.dtype), c.cast(c.reshape(mean, shape), x.dtype)
