@@ -170,7 +170,7 @@ def programs() -> dict[str, Program]:
         Program(divide, (torch.arange(-18, 19, dtype=torch.int32), torch.arange(1, 38, dtype=torch.int32)),
                 integers=(-(2**31), 2**31 - 1)),
         Program(tanh_and_sum, (randn(5, 33), randn(5, 33, seed=1))),
-        Program(affine, (randn(33001), randn(33001, seed=1))),
+        Program(affine, (randn(278001), randn(278001, seed=1))),
         Program(gain, (randn(37), randn(37, seed=1), randn(37, seed=2))),
         Program(opposite, (randn(37), randn(37, seed=1))),
     ]  # fmt: skip

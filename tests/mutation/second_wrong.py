@@ -291,7 +291,7 @@ def _two_calls() -> Iterator[Args]:
 
 def _two_large_calls() -> Iterator[Args]:
     for seed in (5, 6):
-        yield randn(33001, seed=seed), randn(33001, seed=seed + 2)
+        yield randn(278001, seed=seed), randn(278001, seed=seed + 2)
 
 
 def _halves_apart() -> Args:
@@ -381,7 +381,7 @@ WRONG = {
     "without_the_33rd": Change(
         "tanh_and_sum", _once(lambda: (randn(5, 33), randn(5, 33, seed=1))), tile=_without_the_33rd
     ),
-    # two threads and an odd number of tiles
+    # two threads and 17 tiles
     "floor_of_threads": Change("affine", _two_large_calls, text=_floor_of_threads),
     # a result that is held while the next one is computed
     "one_buffer": Change("amax", _two_calls, wrap=_one_buffer),

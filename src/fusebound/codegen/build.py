@@ -163,10 +163,15 @@ def _pointwise_over(k: tile.Kernel, source: int, slot: int) -> bool:
     for at, found in nests:
         if any(isinstance(s, tile.Pass) for s in found):
             return False
+        turns = [s for s in found if isinstance(s, tile.Turn) and s.param in (source, slot)]
         loads = [s for s in found if isinstance(s, tile.Load) and s.param == source]
         stores = [s for s in found if isinstance(s, tile.Store) and s.param == slot]
         if any(s.index >= 0 for s in loads):
             return False
+        if turns:  # whole blocks are read before they are written
+            if loads or stores or len(k.nests) > 1 or len({t.offset for t in turns}) > 1:
+                return False
+            continue
         if not stores:
             if not all(_apart(s.offset, at, other.offset, there) for s in loads for there, other in every):
                 return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusebound.codegen import math, reduction
+from fusebound.codegen import math, reduction, strided, turned
 from fusebound.codegen.annotations import Annotations
 from fusebound.codegen.emit import Fn, Module, Reg
 from fusebound.codegen.llvm_types import elem, lanes, vec
@@ -30,6 +30,7 @@ from fusebound.codegen.tile import (
     Recall,
     Stmt,
     Store,
+    Turn,
     statements,
 )  # fmt: skip
 from fusebound.ir.dtypes import DTYPES
@@ -197,6 +198,8 @@ class _Tiles:
                 self._store(s, env)
             case Keep():
                 self._keep(s, env)
+            case Turn():
+                self._turn(s, env)
             case _:
                 env.regs[s.dst] = self._value(s, env)
 
@@ -363,6 +366,11 @@ class _Tiles:
             if self.ahead and width > 1:
                 fn.prefetch(fn.gep(place, "i8", self.ahead))
             raw = fn.load(vec(kind, width), place, align=size, mask=mask)
+        elif index is None and mask is None and strided.is_few(unit):
+            place = fn.gep(pointer, kind, self._offset(s.offset, env))
+            for k in range(unit if self.ahead else 0):
+                fn.prefetch(fn.gep(place, "i8", self.ahead + k * size * width))
+            raw = strided.load(fn, kind, place, unit, width, align=size)
         else:
             at = self._index_vector(s.offset, env, width)
             if index is not None:
@@ -388,32 +396,95 @@ class _Tiles:
         raw = math.store_convert(fn, self._wide(env.regs[s.src], width), param.dtype, width)
         size, kind = DTYPES[param.dtype].itemsize, elem(raw.type)
         mask = fn.active if width > 1 else None
-        if width > 1 and unit != 1:
+        few = mask is None and strided.is_few(unit)
+        if width > 1 and unit != 1 and not few:
             fn.scatter(
                 raw, self.pointers[s.param], self._index_vector(s.offset, env, width), align=size, mask=mask
             )
             return
         pointer = fn.gep(self.pointers[s.param], kind, self._offset(s.offset, env))
+        if width > 1 and few:
+            strided.store(fn, raw, pointer, unit, align=size)
+            return
         aligned = self.streams and s.streaming and mask is None and width > 1
         fn.store(raw, pointer, align=size * width if aligned else size, mask=mask, nontemporal=aligned)
 
     def _keep(self, s: Keep, env: _Env) -> None:
-        """Scratch holds the computing type, so that keeping loses nothing."""
-        fn = self.fn
-        r = self._wide(env.regs[s.src], self.width)
-        stored = fn.cast("zext", r, vec("i8", lanes(r.type))) if elem(r.type) == "i1" else r
-        fn.store(stored, self._scratch(s.scratch, s.offset, env), align=4, mask=fn.active)
+        """Scratch holds the computing type, so that keeping loses nothing.
+
+        Whole vectors go in and out: what is behind a row's end is written before it is read, or not looked at. A masked
+        store would have to reach the cache before it can be loaded.
+        """
+        place = self._scratch(s.scratch, self._counted(s.offset, s.within, env))
+        self.fn.store(self._kept(self._wide(env.regs[s.src], self.width)), place, align=4)
+
+    def _kept(self, r: Reg) -> Reg:
+        return self.fn.cast("zext", r, vec("i8", lanes(r.type))) if elem(r.type) == "i1" else r
 
     def _recall(self, s: Recall, env: _Env, width: int) -> Reg:
         fn = self.fn
         kind = _scratch_type(s.dtype)
-        mask = fn.active if width > 1 else None
-        raw = fn.load(vec(kind, width), self._scratch(s.scratch, s.offset, env), align=4, mask=mask)
+        raw = fn.load(
+            vec(kind, width), self._scratch(s.scratch, self._counted(s.offset, s.within, env)), align=4
+        )
         return fn.cast("trunc", raw, vec("i1", width)) if s.dtype == "bool" else raw
 
-    def _scratch(self, scratch: int, offset: Affine, env: _Env) -> Reg:
+    def _counted(self, offset: Affine, within: Sequence[int], env: _Env) -> Reg:
+        """An offset in scratch, in which some variables count from the start of their blocks."""
+        fn, at = self.fn, self._offset(offset, env)
+        for v in within:
+            skipped = fn.op("mul", self.blocks[v][0], fn.const(offset.coef(v), "i64"))
+            at = fn.op("sub", at, skipped)
+        return at
+
+    def _scratch(self, scratch: int, at: Reg) -> Reg:
         kind = _scratch_type(self.k.scratch[scratch].dtype)
-        return self.fn.gep(self.scratch[scratch], kind, self._offset(offset, env))
+        return self.fn.gep(self.scratch[scratch], kind, at)
+
+    def _turn(self, s: Turn, env: _Env) -> None:
+        """Tiles of a vector's lanes both ways; at the end of a loop one of the columns that are left."""
+        fn, width = self.fn, self.k.lanes
+        start, stop = self.blocks[s.across]
+        lo, hi = self.blocks[s.along] if s.blocked else (fn.const(s.lo, "i64"), fn.const(s.hi, "i64"))
+        left = (s.hi - s.lo) % width
+        whole = fn.op("sub", hi, fn.op("urem", fn.op("sub", hi, lo), fn.const(width, "i64")))
+        with fn.loop(start, stop, width) as rows:
+            count = fn.splat(fn.op("sub", stop, rows.index), width)
+            active = fn.icmp("slt", fn.lane_ids("i64", width), count)
+            at = {**env.vars, s.across: rows.index}
+            with fn.loop(lo, whole, width) as columns:
+                self._turn_tile(s, _Env({**at, s.along: columns.index}, {}, s.across), width, active)
+            if left:
+                with fn.when(fn.icmp("slt", whole, hi)):
+                    self._turn_tile(s, _Env({**at, s.along: whole}, {}, s.across), left, active)
+
+    def _turn_tile(self, s: Turn, env: _Env, columns: int, active: Reg) -> None:
+        fn, width, param = self.fn, self.k.lanes, self.k.params[s.param]
+        size, kept = DTYPES[param.dtype].itemsize, vec(_scratch_type(param.dtype), width)
+        kind = math.storage_type(param.dtype)
+        first = self._offset(s.offset, env)
+        apart = s.offset.coef(s.along)
+        places = [
+            fn.gep(self.pointers[s.param], kind, fn.op("add", first, fn.const(apart * j, "i64")))
+            for j in range(columns)
+        ]
+        corner = self._counted(s.place, s.within, env)
+        rows = [
+            self._scratch(s.scratch, fn.op("add", corner, fn.const(s.pitch * i, "i64"))) for i in range(width)
+        ]
+        if not param.written:
+            for p in places if self.ahead else ():
+                fn.prefetch(fn.gep(p, kind, apart * width))
+            loaded = (fn.load(vec(kind, width), p, align=size, mask=active) for p in places)
+            tile = [self._kept(math.load_convert(fn, raw, param.dtype, width)) for raw in loaded]
+            tile += [fn.undef(kept)] * (width - columns)
+            for row, place in zip(turned.transposed(fn, tile), rows, strict=True):
+                fn.store(row, place, align=4)
+            return
+        tile = turned.transposed(fn, [fn.load(kept, place, align=4) for place in rows])
+        for column, place in zip(tile, places, strict=False):
+            value = fn.cast("trunc", column, vec("i1", width)) if param.dtype == "bool" else column
+            fn.store(math.store_convert(fn, value, param.dtype, width), place, align=size, mask=active)
 
 
 def _scratch_type(dtype: str) -> str:

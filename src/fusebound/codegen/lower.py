@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -15,8 +16,9 @@ from fusebound.codegen.loops import Access, Loops, blocks, choose
 from fusebound.codegen.regions import Region, regions
 from fusebound.codegen.scratch import kept_sites
 from fusebound.codegen.sites import Needed, Site, Walker
-from fusebound.codegen.split import Split, split
+from fusebound.codegen.split import FEW, Split, split
 from fusebound.codegen.staging import LONGEST, ROUNDS, chains
+from fusebound.codegen.turned import LEAST, is_turned
 from fusebound.ir.builder import contiguous
 from fusebound.ir.graph import Graph, Node
 from fusebound.ir.maps import Affine, Index, linear
@@ -37,6 +39,15 @@ def lower(
     non-temporal stores where they are aligned.
     """
     return _Lowering(g, frozenset(nodes), space, name, lanes, numerics, stream).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value lies that was computed before; see `tile.Recall`."""
+
+    scratch: int
+    offset: Affine
+    within: tuple[int, ...] = ()
 
 
 class _Lowering:
@@ -65,7 +76,10 @@ class _Lowering:
         self.region = self.regions[0]
         self.vectors: set[int] = set()
         self.stages: list[tile.Scratch] = []
-        self.staged: dict[int, tuple[int, int]] = {}
+        self.staged: dict[int, _Place] = {}
+        self.turned: dict[tuple[int, Affine], tile.Turn] = {}
+        self.turned_part = False
+        self.across = -1
         self.split: Split | None = None
         self.parts: dict[Site, tile.Part] = {}
 
@@ -73,6 +87,8 @@ class _Lowering:
         self.loops = self._loops()
         self.lane = self.loops.vector
         nests = sorted((n for region in self.regions for n in self._nests(region)), key=lambda n: n.phase)
+        if self.mutated.isdisjoint(self.out_slot):  # else what a nest may write in place is asked of it alone
+            nests = joined(nests)
         rows = (tile.Scratch(i, self._row_elements(), self._dtype(s)) for s, i in self.kept.items())
         return tile.Kernel(
             self.name, tuple(self.params), (*rows, *self.stages), tuple(nests), self.lanes,
@@ -94,10 +110,11 @@ class _Lowering:
                 for site in (site for table in needed for site in table):
                     self._note_access(w, site, accesses, others)
                 passes.append((w, needed))
-        loops = choose(self.space, accesses, others, self.lanes)
+        turning = all(len(r.walkers) == 1 for r in self.regions)
+        loops = choose(self.space, accesses, others, self.lanes, turning=turning)
         row = frozenset(loops.inner)
         kept = [
-            s for s in kept_sites(passes, self.space, self._depends, loops.vector)
+            s for s in kept_sites(passes, self.space, self._depends, loops.vector, loops.across)
             if all(row <= w.deps[s] for w, _ in passes if s in w.deps)
         ]  # fmt: skip
         self.kept = {s: i for i, s in enumerate(kept)}
@@ -193,7 +210,9 @@ class _Lowering:
         """The nest of a region, or where its rows are split those of all its phases."""
         self.region = region
         ranges = self.loops.ranges(region.segment)
-        cut = blocks(self.loops, ranges, self.lanes)
+        lo, hi = ranges.get(self.loops.across, (0, 0))
+        self.across = self.loops.across if hi - lo >= LEAST else -1
+        cut = blocks(self.loops, ranges, self.lanes, self.across)
         self.split = split(self.loops, ranges, cut, self.lanes) if self._may_split() else None
         if self.split is None:
             return [self._nest(cut, ranges, 0, self._passes)]
@@ -206,19 +225,22 @@ class _Lowering:
 
     def _may_split(self) -> bool:
         """Rows in one piece, of which nothing is kept for the next pass."""
-        return len(self.regions) == len(self.region.walkers) == 1 and not self.kept
+        return self.across < 0 and len(self.regions) == len(self.region.walkers) == 1 and not self.kept
 
     def _nest(
         self, cut: Sequence[tuple[int, int]], ranges: Mapping[int, tuple[int, int]], depth: int, rows: _Rows
     ) -> tile.Nest:
         """Tiles of so many points of some loops; `rows` emits what is inside the outer loops."""
-        axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in cut)
+        single = [v for v, b in cut if ranges[v][1] - ranges[v][0] == b == 1]
+        axes = tuple(tile.Axis(v, *ranges[v], b) for v, b in cut if v not in single)
         self.scopes, self.staged = [{}], {}
         fixed = frozenset(v for v, b in cut if b == 1)
         looped = [v for v in self.loops.outer if v not in fixed]
         blocked = {v: b for v, b in cut if b > 1}
         body: list[tile.Stmt] = []
         self._level(body, looped, fixed, ranges, blocked, depth, rows)
+        for v in single:
+            body = [tile.Loop(v, *ranges[v], False, False, tuple(body))]
         return tile.Nest(axes, tuple(body), depth)
 
     def _level(
@@ -233,12 +255,63 @@ class _Lowering:
         self._hoist(body, depth, bound)
         v = looped[0]
         self._stage(body, v, looped[1:], bound, ranges, blocked)
+        if v == self.across:
+            self._turn(body, ranges, blocked)
         inside: list[tile.Stmt] = []
         self.scopes.append({})
         self._level(inside, looped[1:], bound | {v}, ranges, blocked, depth, rows)
         self.scopes.pop()
         if self.split is None or _acts(inside):
             body.append(self._loop(v, ranges, v in blocked, inside))
+        if v == self.across:
+            body += self.turned.values()
+
+    def _turn(
+        self, body: list[tile.Stmt], ranges: Mapping[int, tuple[int, int]], blocked: Collection[int]
+    ) -> None:
+        """Before the loop that memory lies along: what is loaded apart, turned; what is stored so is turned later."""
+        (w,) = self.region.walkers
+        self.turned, self.turned_part = {}, self.loops.vector in blocked
+        for depth in range(self.space.stages):
+            for n in w.order(self._targets(w, depth)):
+                if (
+                    n.site.kind == "load"
+                    and self._is_turned(w.offset(n.site))
+                    and w.form(n) not in self.staged
+                ):
+                    offset = self.loops.keep(w.offset(n.site))
+                    t = self._turned(self.slot[n.site.id], offset, self._dtype(n.site), ranges)
+                    self.staged[w.form(n)] = _Place(t.scratch, t.place, t.within)
+                    body.append(t)
+
+    def _is_turned(self, offset: Affine) -> bool:
+        return self.across >= 0 and is_turned(offset, self.loops.vector, self.across)
+
+    def _turned(
+        self, slot: int, offset: Affine, dtype: str, ranges: Mapping[int, tuple[int, int]]
+    ) -> tile.Turn:
+        vector = self.loops.vector
+        rows, columns = self.loops.turned
+        pitch = columns + self.lanes
+        number = len(self.kept) + len(self.stages)
+        self.stages.append(tile.Scratch(number, rows * pitch, dtype))
+        return tile.Turn(number, slot, offset, self.across, vector, *ranges[vector], pitch, self.turned_part)
+
+    def _store(
+        self,
+        body: list[tile.Stmt],
+        slot: int,
+        offset: Affine,
+        src: int,
+        ranges: Mapping[int, tuple[int, int]],
+    ) -> None:
+        if not self._is_turned(offset):
+            body.append(tile.Store(slot, offset, src, self._streams(slot, offset)))
+            return
+        if (slot, offset) not in self.turned:
+            self.turned[slot, offset] = self._turned(slot, offset, self.params[slot].dtype, ranges)
+        t = self.turned[slot, offset]
+        body.append(tile.Keep(t.scratch, t.place, src, t.within))
 
     def _stage(
         self, body: list[tile.Stmt], v: int, within: list[int], bound: frozenset[int],
@@ -271,11 +344,12 @@ class _Lowering:
         self.lane = x
         for n in found:
             number = len(self.kept) + len(self.stages)
-            self.stages.append(tile.Scratch(number, end, self._dtype(n.site)))
+            self.stages.append(tile.Scratch(number, end + self.lanes, self._dtype(n.site)))
             inside.append(tile.Keep(number, Affine.var(x), self._site(inside, w, n)))
         self.lane = self.loops.vector
         self.scopes.pop()
-        self.staged |= {w.form(n): (s.id, x) for n, s in zip(found, self.stages[-len(found) :], strict=True)}
+        made = zip(found, self.stages[-len(found) :], strict=True)
+        self.staged |= {w.form(n): _Place(s.id, Affine.var(x)) for n, s in made}
         body.append(tile.Loop(x, *ranges[x], True, x in blocked, tuple(inside)))
 
     def _loop(
@@ -307,7 +381,7 @@ class _Lowering:
         kept: list[set[Site]] = [set() for _ in self.region.walkers]
         for depth in range(first, self.space.stages):
             self._hoist(body, depth, bound)
-            self._row_stores(body, depth)
+            self._row_stores(body, depth, ranges)
             for r, acc in self._pass(body, depth, bound, ranges, kept).items():
                 body.append(tile.Finish(self._new(self.region.walkers[0], r), acc.id, self._note(r.site)))
 
@@ -337,7 +411,7 @@ class _Lowering:
         made: list[tile.Stmt] = []
         self._collect(made, depth, bound)
         self._hoist(made, depth, bound)
-        self._row_stores(made, depth)
+        self._row_stores(made, depth, ranges)
         body += made if _acts(made) else ()
 
     def _chunk(
@@ -373,7 +447,7 @@ class _Lowering:
             step *= self.loops.extent[v]
         return number
 
-    def _row_stores(self, body: list[tile.Stmt], depth: int) -> None:
+    def _row_stores(self, body: list[tile.Stmt], depth: int, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Stores of values that the reduced axes do not index: once per row."""
         done: set[tuple[int, Affine]] = set()
         for w in self.region.walkers:
@@ -382,8 +456,7 @@ class _Lowering:
                 if self._in_row(w, needed, offset) or (slot, offset) in done:
                     continue
                 done.add((slot, offset))
-                src = self._site(body, w, needed)
-                body.append(tile.Store(slot, offset, src, self._streams(slot, offset)))
+                self._store(body, slot, offset, self._site(body, w, needed), ranges)
 
     def _in_row(self, w: Walker, needed: Needed, offset: Affine) -> bool:
         """Whether a store belongs inside the loops over the reduced axes."""
@@ -400,7 +473,7 @@ class _Lowering:
             self.scopes.append({})
             self._row(inside, w, depth, looped[1:], bound | {v}, ranges, accs, kept)
             self.scopes.pop()
-            if any(isinstance(s, (tile.Store, tile.Accumulate, tile.Loop)) for s in inside):
+            if any(isinstance(s, (tile.Store, tile.Keep, tile.Accumulate, tile.Loop)) for s in inside):
                 body.append(self._loop(v, ranges, self.split is not None and v == self.split.var, inside))
             return
         for r, acc in accs.items():
@@ -410,8 +483,7 @@ class _Lowering:
         for needed, slot, index in self._stores(w, depth):
             offset = self.loops.keep(self._store_offset(self.params[slot].value, index))
             if self._in_row(w, needed, offset):
-                src = self._site(body, w, needed, kept)
-                body.append(tile.Store(slot, offset, src, self._streams(slot, offset)))
+                self._store(body, slot, offset, self._site(body, w, needed, kept), ranges)
 
     # statements
 
@@ -422,9 +494,8 @@ class _Lowering:
             return known
         if form in self.staged or site in kept:
             dst = self._new(w, needed)
-            number, x = self.staged.get(form, (-1, -1))
-            place = (number, Affine.var(x)) if number >= 0 else (self.kept[site], self._scratch_offset())
-            body.append(tile.Recall(dst, *place, self._dtype(site)))
+            place = self.staged.get(form) or _Place(self.kept[site], self._scratch_offset())
+            body.append(tile.Recall(dst, place.scratch, place.offset, self._dtype(site), place.within))
             return dst
         args = tuple(self._site(body, w, o, kept) for o in w.operands(needed))
         dst = self._new(w, needed)
@@ -491,17 +562,24 @@ class _Lowering:
     # memory
 
     def _scratch_offset(self) -> Affine:
-        """A row's elements in loop order; under an outer vector loop each holds one element per lane."""
+        """A row's elements in loop order; under an outer vector loop each holds one element per lane.
+
+        Whole vectors are kept, so one may reach behind the end of its loop: into the next part of the row, which is
+        written after it, or into room that is left there.
+        """
         offset = Affine()
         step = 1 if self.loops.vector in self.loops.inner else self.lanes
         for v in reversed(self.loops.inner):
             offset = offset + Affine.var(v, step)
-            step *= self.loops.extent[v]
+            step *= self._room(v)
         return offset
 
     def _row_elements(self) -> int:
-        row = prod(self.loops.extent[v] for v in self.loops.inner)
+        row = prod(self._room(v) for v in self.loops.inner)
         return row * (1 if self.loops.vector in self.loops.inner else self.lanes)
+
+    def _room(self, v: int) -> int:
+        return self.loops.extent[v] + (self.lanes if v == self.loops.vector else 0)
 
     def _streams(self, slot: int, offset: Affine) -> bool:
         """Whether a non-temporal store is aligned: unit stride, everything else a multiple of a vector.
@@ -513,6 +591,19 @@ class _Lowering:
         rest = [c for v, c in offset.terms if v != self.loops.vector]
         low = [r for cut in (self.space.cuts.get(v, ()) for v in self.space.cuts) for r in cut]
         return all(c % self.lanes == 0 for c in (offset.const, *rest, *low))
+
+
+def joined(nests: Iterable[tile.Nest]) -> list[tile.Nest]:
+    """Neighbours that run over the same tiles as one nest, so that what they share of memory is in the cache of one
+    core; few tiles stay apart, for threads."""
+    found: list[tile.Nest] = []
+    for n in nests:
+        last = found[-1] if found else None
+        if last is not None and (last.axes, last.phase) == (n.axes, n.phase) and n.tiles >= FEW:
+            found[-1] = replace(last, body=(*last.body, *n.body))
+        else:
+            found.append(n)
+    return found
 
 
 def _acts(body: Iterable[tile.Stmt]) -> bool:

@@ -8,6 +8,8 @@ from math import prod
 
 from fusebound.analysis.space import Space
 from fusebound.codegen.sites import Needed, Site, Walker
+from fusebound.codegen.strided import WIDEST
+from fusebound.codegen.turned import is_turned
 from fusebound.ir.ops import OPS
 
 WORTH = 4
@@ -24,18 +26,19 @@ def kept_sites(
     space: Space,
     depends: Callable[[Walker, Needed], frozenset[int]],
     vector: int,
+    across: int,
 ) -> dict[Site, int]:
     """Sites kept in scratch, numbered. A site is kept when two passes need it and it is dear to recompute.
 
     `passes` lists what each pass needs, for the walker of every part of the space; `vector` is the variable
-    of the vector loop.
+    of the vector loop, `across` that along which tiles are turned.
     """
     row = prod(space.dims[v] for v in space.reduced)
     if space.stages < 2 or row * 4 > ROW_BYTES:
         return {}
     kept: dict[Site, int] = {}
     for w, tables in passes:
-        prices = _Prices(w, space, depends, vector)
+        prices = _Prices(w, space, depends, vector, across)
         for later in range(1, len(tables)):
             earlier = {s for table in tables[:later] for s in table}
             _visit(w, tables[later], earlier, kept, prices)
@@ -51,6 +54,7 @@ class _Prices:
     space: Space
     depends: Callable[[Walker, Needed], frozenset[int]]
     vector: int
+    across: int
 
     def varies(self, n: Needed) -> bool:
         return bool(self.depends(self.walker, n) & self.space.reduced)
@@ -62,8 +66,10 @@ class _Prices:
         first = not any(s.kind == "load" for s in seen)
         seen.add(n.site)
         if n.site.kind == "load":
-            strided = self.walker.offset(n.site).coef(self.vector) not in (0, 1)
-            return STRIDED if strided else 0 if first else LOAD
+            offset = self.walker.offset(n.site)
+            apart = 1 if is_turned(offset, self.vector, self.across) else offset.coef(self.vector)
+            near = 0 <= apart <= WIDEST
+            return STRIDED if not near else 0 if first and apart <= 1 else LOAD * max(apart, 1)
         node = self.walker.node(n.site)
         own = STRIDED if OPS[node.op].cls == "gather" else OPS[node.op].flops
         return own + sum(self.price(o, seen) for o in self.walker.operands(n))

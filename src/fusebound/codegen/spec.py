@@ -22,12 +22,13 @@ def faults(g: Graph, k: tile.Kernel) -> list[str]:
     for nest in k.nests:
         blocks = {a.var: (a.lo, a.hi) for a in nest.axes}
         fixed = {a.var: blocks[a.var] for a in nest.axes if a.block == 1}
-        for s, at in _accesses(nest.body, fixed, blocks):
+        sizes = {a.var: a.block for a in nest.axes}
+        for s, at in _accesses(nest.body, fixed, blocks, sizes):
             low, high = _reach(s, at)
             name, room = _memory(g, k, s)
             if low < 0 or high >= room:
                 found.append(f"{name}[{s.offset}] reaches elements {low} to {high} of {room}")
-            if isinstance(s, tile.Store):
+            if isinstance(s, (tile.Store, tile.Turn)):
                 stored[s.param] += prod(hi - lo for lo, hi in at.values())
     for p, times in zip(k.params, stored, strict=True):
         own = _distinct(g.values[p.value])
@@ -50,18 +51,24 @@ def _is_of(s: tile.Stmt, kind: type[tile.Deposit | tile.Collect], p: tile.Part) 
     return isinstance(s, kind) and s.part == p.id
 
 
-_Access = tile.Load | tile.Store | tile.Keep | tile.Recall | tile.Deposit | tile.Collect
+_Access = tile.Load | tile.Store | tile.Keep | tile.Recall | tile.Turn | tile.Deposit | tile.Collect
 
 
-def _accesses(body: Iterable[tile.Stmt], at: Bounds, blocks: Bounds) -> Iterator[tuple[_Access, Bounds]]:
+def _accesses(
+    body: Iterable[tile.Stmt], at: Bounds, blocks: Bounds, sizes: Mapping[int, int]
+) -> Iterator[tuple[_Access, Bounds]]:
     """Every access with the ranges of the variables around it."""
     for s in body:
         match s:
             case tile.Loop():
                 bounds = blocks[s.var] if s.blocked else (s.lo, s.hi)
-                yield from _accesses(s.body, {**at, s.var: bounds}, blocks)
+                yield from _accesses(s.body, {**at, s.var: bounds}, blocks, sizes)
             case tile.Pass():
-                yield from _accesses(s.body, at, blocks)
+                yield from _accesses(s.body, at, blocks, sizes)
+            case tile.Keep() | tile.Recall() if s.within:
+                yield s, {**at, **{v: (0, min(sizes[v], at[v][1] - at[v][0])) for v in s.within}}
+            case tile.Turn():
+                yield s, {**at, s.across: blocks[s.across], s.along: (s.lo, s.hi)}
             case tile.Load() | tile.Store() | tile.Keep() | tile.Recall() | tile.Deposit() | tile.Collect():
                 yield s, at
             case _:

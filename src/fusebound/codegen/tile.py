@@ -89,21 +89,55 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """scratch[offset] = src, to be recalled in a later pass over the same row."""
+    """scratch[offset] = src, to be recalled in a later pass over the same row.
+
+    The variables `within`, if any, count from the start of their tile's block.
+    """
 
     scratch: int
     offset: Affine
     src: int
+    within: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """dst = scratch[offset]."""
+    """dst = scratch[offset]; `within` as in `Keep`."""
 
     dst: int
     scratch: int
     offset: Affine
     dtype: str
+    within: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """scratch[across · pitch + along] = param[offset] for the tile's block of `across`, along which memory lies side by
+    side, and for `along` from lo to hi, or its block too; the other way where the parameter is written. Both count from
+    the start of their blocks in scratch.
+    """
+
+    scratch: int
+    param: int
+    offset: Affine
+    across: int
+    along: int
+    lo: int
+    hi: int
+    pitch: int
+    blocked: bool
+
+    @property
+    def within(self) -> tuple[int, ...]:
+        """The variables that count from the start of their blocks."""
+        return (self.across, self.along) if self.blocked else (self.across,)
+
+    @property
+    def place(self) -> Affine:
+        """Where in scratch an element lies."""
+        start = Affine() if self.blocked else Affine(-self.lo)
+        return start + Affine.var(self.across, self.pitch) + Affine.var(self.along)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +230,7 @@ Stmt = (
     | Draw
     | Keep
     | Recall
+    | Turn
     | Accumulate
     | Finish
     | Deposit
@@ -355,6 +390,12 @@ def _line(s: Stmt, k: Kernel) -> str:
             return f"s{s.scratch}[{s.offset}] = t{s.src}"
         case Recall():
             return f"t{s.dst} = s{s.scratch}[{s.offset}]"
+        case Turn():
+            p = k.params[s.param]
+            sides = f"s{s.scratch}[{s.pitch}*i{s.across} + i{s.along}]", f"{p.value}[{s.offset}]"
+            left, right = reversed(sides) if p.written else sides
+            of = "block of " if s.blocked else ""
+            return f"turn {left} = {right}  # block of i{s.across}, i{s.along} in {of}{s.lo}:{s.hi}"
         case Accumulate():
             return f"a{s.acc} += t{s.src}"
         case Finish():

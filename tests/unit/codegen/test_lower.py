@@ -13,7 +13,7 @@ from fusebound.ir.graph import Graph
 
 SOFTMAX = """\
 kernel k(in x: float32, out f.6: float32)  # 1 tile, 16 lanes
-  scratch s0: float32[40]
+  scratch s0: float32[56]
   parallel i0 in 0:3 by 3  # 1 tile
     for i0 in block of 0:3
       pass a1 = amax<float32>
@@ -148,6 +148,28 @@ def test_narrower_machines(lanes: int, machine: jit.Machine, row: int) -> None:
     x = torch.randn(5, row)
     got = run(g, {"x": x}, lanes=lanes, machine=machine)
     torch.testing.assert_close(got[g.outputs[0]], torch.softmax(x, 1), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("lanes", "machine"), machines(), ids=lambda x: str(getattr(x, "cpu", x)))
+@pytest.mark.parametrize("shape", [(9, 40), (64, 17), (31, 33)])
+@pytest.mark.parametrize("apart", [1, 2, 3, 4])
+def test_narrower_machines_turn_and_shuffle(
+    lanes: int, machine: jit.Machine, shape: tuple[int, int], apart: int
+) -> None:
+    rows, columns = shape
+
+    def make(b: Builder) -> list[str]:
+        b.input("x", shape, "float32", (apart * columns, apart))
+        b.begin("f")
+        y = b.emit("neg", "x")
+        return [y, b.emit("reshape", b.emit("permute", y, perm=(1, 0)), shape=(columns, rows), user=True)]
+
+    g = graph(make)
+    x = torch.randn(rows, apart * columns)[:, ::apart]
+    x = torch.empty_strided(shape, (apart * columns, apart)).copy_(x)
+    got = run(g, {"x": x}, lanes=lanes, machine=machine)
+    first, second = g.outputs
+    assert torch.equal(got[first], -x) and torch.equal(got[second], -x.t())
 
 
 def test_the_order_of_a_sum_depends_on_shapes_alone() -> None:
