@@ -161,7 +161,7 @@ def _work(base: Target, threads: int) -> dict[str, tuple[Callable[[], object], f
     a, b = source.data_ptr(), target.data_ptr()
 
     def copy(probe: Probe, nbytes: int) -> tuple[Callable[[], object], float]:
-        repeats = max((2 << 20) // nbytes, 1)
+        repeats = max((32 << 20) // nbytes, 1)  # what was measured before has emptied the caches
         vectors = nbytes // loops.vector_bytes
         return (lambda: probe.run(a, b, vectors, repeats, threads)), 2.0 * nbytes * repeats
 
