@@ -228,7 +228,7 @@ class Program:
         found: list[Reference] = []
         for i in range(_SHAKES):
             _generate_from(seed)
-            with self._same_draws(exact=True), suppress(Exception):
+            with suppress(Exception), self._same_draws(exact=True):
                 found.append(reference(self._captured, self.leaves, torch.Generator().manual_seed(i)))
         return found
 

@@ -40,4 +40,5 @@ def moved(found: Any, seen: Sequence[Any], wide: Sequence[Any]) -> Any:
 
 
 def _apart(wide: Any, seen: Any) -> Any:
-    return 0.0 if isinstance(wide, (int, float)) else wide - seen
+    exact = isinstance(wide, (int, float)) or seen.dtype is torch.bool
+    return 0.0 if exact else wide - seen

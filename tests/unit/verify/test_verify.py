@@ -451,3 +451,11 @@ def test_a_large_result_that_is_given_is_judged_by_itself() -> None:
         return y
 
     assert not verify(off, trace(fn, x), (x,), sets=("given",)).ok
+
+
+def test_a_remainder_of_a_mask_has_a_reference() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x % x.any()).atan()
+
+    found = verify(lambda x: fn(x.double()).float(), trace(fn, X), (X,), sets=(GIVEN,))
+    assert found.ok and not found.notes, found
