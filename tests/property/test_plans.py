@@ -11,6 +11,7 @@ from tests.unit.plan.graphs import Sketch
 
 from fusebound.gates.base import Candidate, Facts
 from fusebound.gates.decide import judge
+from fusebound.gates.gain import MODEL_ERROR
 from fusebound.ir.graph import Graph
 from fusebound.plan.greedy import plan
 from fusebound.plan.plan import Plan
@@ -61,7 +62,8 @@ def check_legal(p: Plan) -> None:
         assert x.is_kernel or len(x.users) == 1
         assert x.bytes_after <= x.bytes_before
     assert g.escaping <= ready
-    assert 0 <= p.lower_bound_us <= p.predicted_us <= p.eager_us + 1e-3
+    # A kernel of one operator may be predicted to lose by the model's error: it is measured.
+    assert 0 <= p.lower_bound_us <= p.predicted_us <= p.eager_us * (1 + MODEL_ERROR) + 1e-3
     assert 0 <= p.gap <= 1
     for c in p.cuts:
         assert p.group_of[c.producer] is not p.group_of[c.consumer]
