@@ -3,6 +3,8 @@ shuffled."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -135,3 +137,25 @@ def test_tiles_are_turned() -> None:
     (program,) = (k.program for k in compiled.executable.kernels)
     turns = [s for nest in program.nests for s in tile.statements(nest.body) if isinstance(s, tile.Turn)]
     assert [program.params[t.param].written for t in turns] == [False, True]
+
+
+def column_norm(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(torch.tanh(x) * torch.erf(x), 0) + torch.sigmoid(x).amax(0)
+
+
+def column_statistics(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x * 2
+    return y.mean(0), y.amax(0), y.argmin(0), (y > 1).any(0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("fn", [column_norm, column_statistics])
+@pytest.mark.parametrize("shape", [(9, 127), (7, 128), (33, 191), (130, 200), (5, 1000), (3, 17, 300)])
+def test_columns_side_by_side(
+    fn: Callable[..., torch.Tensor], shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    check(fn, rand(*shape, dtype=dtype))
+
+
+def test_special_values_in_columns() -> None:
+    check(column_norm, special(40, 256))

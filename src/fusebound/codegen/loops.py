@@ -47,6 +47,11 @@ class Loops:
         """An expression without the variables that were merged away."""
         return Affine(e.const, tuple((v, c) for v, c in e.terms if v in self.extent))
 
+    def has_columns(self, lanes: int) -> bool:
+        """Whether each lane goes down a column of its own, with enough of them for vectors side by side."""
+        many = self.extent.get(self.vector, 0) >= 8 * lanes > 8
+        return bool(self.inner) and self.vector in self.outer and many
+
     def ranges(self, segment: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
         """The bounds of every loop within a segment of the space's variables."""
         out = {v: (0, n) for v, n in self.extent.items()}
@@ -194,7 +199,8 @@ def blocks(
         if work * n > TILE or len(rest) == 1:
             block = _even(n, min(n, max(1, -(-TILE // work))))
             if v == loops.vector:
-                block = -(-block // (4 * lanes)) * 4 * lanes
+                unit = lanes if loops.inner else 4 * lanes
+                block = -(-block // unit) * unit
             return [(x, 1) for x in rest[:-1]] + [(v, block)]
         work *= n
         rest.pop()

@@ -26,6 +26,8 @@ from fusebound.ir.ops import OPS
 
 HEAVY = 16
 """Statements above which a loop body is not unrolled: registers would run out."""
+COLUMN_VECTORS = 4
+"""Vectors that go down a column side by side: a row gives them neighbouring lines, and each adds up on its own."""
 _Rows = Callable[[list[tile.Stmt], int, frozenset[int], Mapping[int, tuple[int, int]]], None]
 """Emits what is inside the outer loops: into a body, for a pass, with so many variables bound."""
 
@@ -38,7 +40,11 @@ def lower(
     `lanes` is the vector length; `numerics="eager"` keeps every rounding of narrow types; `stream` asks for
     non-temporal stores where they are aligned.
     """
-    return _Lowering(g, frozenset(nodes), space, name, lanes, numerics, stream).run()
+    made = _Lowering(g, frozenset(nodes), space, name, lanes, numerics, stream)
+    program = made.run()
+    if made.loops.has_columns(lanes):
+        return _Lowering(g, frozenset(nodes), space, name, COLUMN_VECTORS * lanes, numerics, stream).run()
+    return program
 
 
 @dataclass(frozen=True, slots=True)

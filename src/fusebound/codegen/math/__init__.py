@@ -22,7 +22,7 @@ from fusebound.codegen.math import (
     sleef,
     trigonometry,
 )
-from fusebound.codegen.math.basic import at_least, at_most, fabs, in_double
+from fusebound.codegen.math.basic import at_least, at_most, fabs, has_more_than_512, in_double
 from fusebound.codegen.math.convert import (
     compute_type,
     convert,
@@ -84,6 +84,8 @@ _FLOAT_UNARY = {
     "probability": arithmetic.probability,
     "fits_float32": arithmetic.fits_float32,
 }
+_CHECKED = frozenset(("probability", "fits_float32"))
+"""Those that flag lanes, as many as the loop's mask has."""
 _FLOAT_BINARY = {
     "maximum": arithmetic.maximum,
     "minimum": arithmetic.minimum,
@@ -147,6 +149,10 @@ def _float(fn: Fn, op: str, args: Sequence[Reg]) -> Reg | None:
         return fn.intrinsic(arithmetic.ROUND[op], *args)
     if op == "fma":
         return fn.fma(*args)
+    if has_more_than_512(fn, args[0]) and op not in _CHECKED:
+        lower, upper = zip(*(fn.halves(a) for a in args), strict=True)
+        low, high = _float(fn, op, lower), _float(fn, op, upper)
+        return None if low is None or high is None else fn.join(low, high)
     if op in _FLOAT_UNARY:
         return _FLOAT_UNARY[op](fn, args[0])
     if op in _FLOAT_BINARY:

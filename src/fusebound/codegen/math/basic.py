@@ -99,6 +99,11 @@ def has_512(fn: Fn, x: Reg) -> bool:
     return "avx512f" in fn.isa and lanes(x.type) * bits(elem(x.type)) == 512
 
 
+def has_more_than_512(fn: Fn, x: Reg) -> bool:
+    """Whether x is several registers, each of which the AVX-512 instructions take."""
+    return "avx512f" in fn.isa and lanes(x.type) * bits(elem(x.type)) > 512
+
+
 def fixed_up(fn: Fn, value: Reg, source: Reg, table: dict[str, str]) -> Reg:
     """`value`, replaced by the class of `source` (one AVX-512 instruction).
 
