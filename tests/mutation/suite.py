@@ -1,6 +1,7 @@
 """Every fault at every site of every program, every variant, and what the verifier says.
 
-`make mutation` prints the table; `python -m tests.mutation.suite NAME…` runs some programs only.
+`make mutation` prints the table; `python -m tests.mutation.suite NAME…` runs some programs only. Excuses of faults in
+instructions name them as AVX-512 has them: on other machines some mutants count as survivors.
 """
 
 from __future__ import annotations

@@ -58,9 +58,10 @@ class Order:
             return f"{head}: one after another, each lane a row of its own"
         cells = f"{self.copies} vectors of {self.lanes} lanes" if self.copies > 1 else f"{self.lanes} lanes"
         pairs = "vectors pair by pair, then " if self.copies > 1 else ""
+        last = "lower with upper half of the lanes"
         if 0 < used_lanes(self.sweep, self.lanes) <= CHAIN:
-            return f"{head}: one after another, in lanes and over them"
-        return f"{head}: {cells}, one after another in each; {pairs}lower with upper half of the lanes"
+            last = "the lanes one after another"
+        return f"{head}: {cells}, one after another in each; {pairs}{last}"
 
     def tree(self, places: Container[int] | None = None) -> Tree | None:
         """The sum as a binary tree over places, all or some; None for no elements."""
@@ -75,7 +76,7 @@ class Order:
 
     def _chunk(self, cut: tuple[int, int], places: Container[int] | None) -> Tree | None:
         cells: dict[tuple[int, int], Tree] = {}
-        for cell, place in self._visits(self.sweep, {}, 0, cut):
+        for cell, place in self._visits(self.sweep, {}, cut):
             if places is None or place in places:
                 cells[cell] = (cells[cell], place) if cell in cells else place
         vectors = [[cells.get((c, i)) for i in range(self.lanes)] for c in range(self.copies)]
@@ -93,7 +94,7 @@ class Order:
         return lanes[0]
 
     def _visits(
-        self, body: Iterable[Stmt], at: dict[int, tuple[int, int]], cell: int, cut: tuple[int, int]
+        self, body: Iterable[Stmt], at: dict[int, tuple[int, int]], cut: tuple[int, int]
     ) -> Iterator[tuple[tuple[int, int], int]]:
         """(copy, lane) and place of every element, in the order in which they are taken in.
 
@@ -106,15 +107,15 @@ class Order:
                     dealt = self.lanes > 1 and s.vector
                     for i in range(lo, hi):
                         at[s.var] = (i, self._extent(s.var))
-                        copy, lane = _dealt(i - lo, hi - lo, self.lanes, s.copies) if dealt else (cell, 0)
-                        for (_, own), place in self._visits(s.body, at, copy, cut):
-                            yield (copy, lane if dealt else own), place
+                        own = _dealt(i - lo, hi - lo, self.lanes, s.copies) if dealt else None
+                        for cell, place in self._visits(s.body, at, cut):
+                            yield own or cell, place
                     at.pop(s.var, None)
                 case Accumulate() if s.acc == self.accumulator.id:
                     place = 0
                     for i, n in at.values():
                         place = place * n + i
-                    yield (cell, 0), place
+                    yield (0, 0), place
                 case _:
                     pass
 

@@ -19,7 +19,7 @@ from fusebound.engine.sampled import DriftWarning, SampledFunction
 from fusebound.errors import UsageError
 
 torch.manual_seed(0)
-X = torch.randn(12, 40)
+X = torch.randn(12, 43)
 
 
 def sampled(fn: Callable[..., Any], check: float = 1.0) -> SampledFunction:
@@ -108,8 +108,8 @@ def test_inputs_are_changed_once_and_compared(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_state_of_a_module_moves_once() -> None:
-    norm = torch.nn.BatchNorm1d(40).requires_grad_(False)
-    twin = torch.nn.BatchNorm1d(40).requires_grad_(False)
+    norm = torch.nn.BatchNorm1d(43).requires_grad_(False)
+    twin = torch.nn.BatchNorm1d(43).requires_grad_(False)
     f = sampled(norm)
     for _ in range(2):
         f(X), twin(X)

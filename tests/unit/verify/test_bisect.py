@@ -32,7 +32,7 @@ from fusebound.verify.smaller import fewer
 from fusebound.verify.source import function_of
 
 torch.manual_seed(0)
-X, W = torch.randn(6, 40), torch.randn(40, 40)
+X, W = torch.randn(6, 43), torch.randn(43, 43)
 
 
 def program(x, w):
@@ -169,7 +169,7 @@ def test_a_fault_of_the_run_is_shown_by_the_whole_program(
 class Attention(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.scale = torch.nn.Parameter(torch.rand(40) + 0.5)
+        self.scale = torch.nn.Parameter(torch.rand(43) + 0.5)
 
     def forward(self, x):
         return F.softmax(x * self.scale, -1) + 1
