@@ -159,8 +159,6 @@ def fits() -> list[Fit]:
         Fit("EXP", "(exp r - 1 - r) / r²", exp2nd, lambda r: r**2 / mp.exp(r), -half, half, 4),
         Fit("EXP2", "(2^r - 1) / r", two1st, lambda r: r / mp.exp(r * ln2), -MARGIN / 2, MARGIN / 2, 5),
         Fit("EXPM1", "(exp r - 1) / r in float64", exp1st, lambda r: 1 / exp1st(r), -half, half, 6, "double"),
-        Fit("EXP_WIDE", "(exp r - 1) / r in float64, to the accuracy of exp r", exp1st,
-            lambda r: r / mp.exp(r), -half, half, 5, "double"),
         Fit("EXP2_WIDE", "(2^r - 1) / r in float64", two1st, lambda r: r / mp.exp(r * ln2),
             -MARGIN / 2, MARGIN / 2, 5, "double"),
         Fit("LOG", "(log(1 + f) - f) / f²", log2nd, over(2, lambda f: mp.log(1 + f)), low, high, 9),
@@ -180,22 +178,22 @@ def fits() -> list[Fit]:
     ]  # fmt: skip
 
 
-PIECES, PER_UNIT, ODD = 32, 8, 2
-"""Pieces of erf, how many there are in [0, 1), and how many of them are multiples of their argument."""
+ODD = 2
+"""Pieces of erf that are multiples of their argument."""
 
 
-def erf_pieces() -> tuple[list[list[float]], float]:
-    """A row for each piece [(k - 1/2) / 8, (k + 1/2) / 8]: a centre c, erf c, and a polynomial in t = x - c.
+def erf_pieces(pieces: int, width: mp.mpf, degree: int) -> tuple[list[list[float]], float]:
+    """A row for each piece from (k - 1/2) · width to (k + 1/2) · width: a centre c, erf c, and a polynomial in t = x - c.
 
-    From piece `ODD` on it is (erf x - erf c) / t, before it erf x / x - 1, without erf c. Centres are near k / 8, where
-    erf c is close to a float32 number.
+    From piece `ODD` on it is (erf x - erf c) / t, before it erf x / x - 1, without erf c. Centres are near k · width,
+    where erf c is close to a float32 number.
     """
     rows: list[list[float]] = []
     greatest = 0.0
-    half = mp.mpf(1) / (2 * PER_UNIT) * MARGIN
-    for k in range(PIECES):
-        centre, value = centre_of(mp.mpf(k) / PER_UNIT)
-        terms = mp.taylor(mp.erf, centre, 24)[1:][::-1]
+    half = width / 2 * MARGIN
+    for k in range(pieces):
+        centre, value = (k * width, mp.mpf(0)) if k < ODD else centre_of(k * width)
+        terms = mp.taylor(mp.erf, centre, 6 * degree)[1:][::-1]
 
         def rising(t: mp.mpf, terms: list[mp.mpf] = terms) -> mp.mpf:
             return mp.polyval(terms, t)
@@ -208,18 +206,16 @@ def erf_pieces() -> tuple[list[list[float]], float]:
             x = centre + t
             return mp.mpf(1) if k < ODD else t / mp.erf(x)
 
-        low, high = (mp.mpf(k) / PER_UNIT - centre + side for side in (0 if k == 0 else -half, half))
-        fit = Fit("ERF", f"piece {k}", ratio if k < ODD else rising, weight, low, high, 4)
+        low, high = (k * width - centre + side for side in (0 if k == 0 else -half, half))
+        fit = Fit("ERF", f"piece {k}", ratio if k < ODD else rising, weight, low, high, degree)
         coefficients, worst = solve(fit)
         greatest = max(greatest, worst)
-        rows.append([float(centre), 0.0 if k < ODD else float(value), *coefficients])
+        rows.append([float(centre), float(value), *coefficients])
     return rows, greatest
 
 
 def centre_of(near: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
     """A float32 number whose erf is nearly one, and that."""
-    if near < mp.mpf(ODD) / PER_UNIT:
-        return near, mp.erf(near)
     first = rounded(mp.erf(near), "float")
     step = first - rounded(first * (1 - mp.mpf(2) ** -24), "float")
     pairs = ((rounded(mp.erfinv(v), "float"), v) for i in range(1000) if (v := first - i * step) < 1)
@@ -236,13 +232,13 @@ def main() -> None:
         print(f"{fit.name}: degree {fit.degree}, weighted error {worst:.2e}", file=sys.stderr)
         print(f"\n# {fit.what}, |weighted error| <= {worst:.1e}")
         print(f"{fit.name} = (\n" + "".join(f"    {c!r},\n" for c in coefficients) + ")")
-    rows, worst = erf_pieces()
-    print(
-        f"\n# pieces of erf: centre, erf there, polynomial, |weighted error| <= {worst:.1e}\nERF_PIECES = ("
-    )
-    for row in rows:
-        print("    (\n" + "".join(f"        {c!r},\n" for c in row) + "    ),")
-    print(")")
+    for pieces, width, degree in ((32, mp.mpf(1) / 8, 4), (8, mp.mpf(17) / 32, 6)):
+        rows, worst = erf_pieces(pieces, width, degree)
+        what = f"{pieces} pieces of erf: centre, erf there, polynomial, |weighted error| <= {worst:.1e}"
+        print(f"\n# {what}\nERF_{pieces} = (")
+        for row in rows:
+            print("    (\n" + "".join(f"        {c!r},\n" for c in row) + "    ),")
+        print(")")
 
 
 if __name__ == "__main__":

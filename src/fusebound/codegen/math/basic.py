@@ -76,15 +76,6 @@ def power_of_two(fn: Fn, bits: Reg) -> Reg:
     return floats_of(fn, fn.op("add", moved, fn.like(one, bits)))
 
 
-def reciprocal_near_one(fn: Fn, d: Reg) -> Reg:
-    """1 / d for normal float64 d away from overflow, to a relative error below 2⁻²⁷ (for float32 results)."""
-    n = lanes(d.type)
-    if "avx512f" not in fn.isa or n < 8:
-        return fn.op("fdiv", fn.like(1.0, d), d)
-    guess = approximate(fn, "llvm.x86.avx512.rcp14.pd.512", d, 8)
-    return fn.fma(guess, fn.fma(fn.op("fneg", d), guess, fn.like(1.0, d)), guess)
-
-
 def approximate(fn: Fn, intrinsic: str, x: Reg, width: int) -> Reg:
     """An AVX-512 estimate instruction on every `width` lanes of x."""
     if lanes(x.type) > width:

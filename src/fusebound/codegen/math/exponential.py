@@ -24,7 +24,6 @@ from fusebound.codegen.math.basic import (
     in_double,
     poly,
     power_of_two,
-    reciprocal_near_one,
     rounded_product,
 )
 
@@ -38,9 +37,7 @@ def exp(fn: Fn, x: Reg) -> Reg:
     """e^x in float32; 0 and infinity outside the range, subnormal results rounded once."""
     x = at_least(fn, at_most(fn, x, 89.0), -104.0)
     bits, n = rounded_product(fn, x, LOG2E)
-    back = fn.op("fneg", n)
-    r = fn.fma(back, fn.like(LN2_LOW, x), fn.fma(back, fn.like(LN2_HIGH, x), x))
-    return scaled(fn, poly(fn, r, (1.0, 1.0, *C.EXP)), bits, n)
+    return scaled(fn, poly(fn, _reduced(fn, n, x), (1.0, 1.0, *C.EXP)), bits, n)
 
 
 def exp2(fn: Fn, x: Reg) -> Reg:
@@ -71,66 +68,79 @@ def scalef(fn: Fn, y: Reg, n: Reg) -> Reg:
 def expm1(fn: Fn, x: Reg) -> Reg:
     """e^x - 1 in float32, to full relative accuracy near 0."""
     clamped = at_least(fn, at_most(fn, x, 89.0), -104.0)
-    return copysign(fn, in_double(fn, clamped, lambda d: _expm1_double(fn, d, 1.0)), x)
+    return copysign(fn, in_double(fn, clamped, lambda d: _expm1_double(fn, d)), x)
 
 
 def tanh(fn: Fn, x: Reg) -> Reg:
-    """Hyperbolic tangent in float32: m / (m + 2) with m = e^(2x) - 1."""
+    """Hyperbolic tangent in float32: -m / (m + 2) with m = e^(-2|x|) - 1; beyond 9.1 it rounds to ±1.
 
-    def quotient(d: Reg) -> Reg:
-        m = _expm1_double(fn, d, 2.0)
-        return fn.op("fmul", m, reciprocal_near_one(fn, fn.op("fadd", m, fn.like(2.0, m))))
+    What is lost in m and in m + 2 goes into the one step that corrects the quotient.
+    """
+    size = at_most(fn, fabs(fn, x), 9.1)
+    bits, n = rounded_product(fn, size, -2 * LOG2E)
+    one, two = fn.like(1.0, x), fn.like(2.0, x)
+    r = _reduced(fn, n, fn.op("fmul", size, fn.like(-2.0, x)))
+    square, slope = fn.op("fmul", r, r), poly(fn, r, C.EXP)
+    rise = fn.fma(square, slope, r)
+    missed = fn.fma(square, slope, fn.op("fsub", r, rise))
+    power = power_of_two(fn, bits)
+    down = fn.op("fsub", power, one)
+    m = fn.fma(rise, power, down)
+    lost = fn.fma(rise, power, fn.op("fsub", down, m))
+    lost = fn.op("fadd", fn.fma(missed, power, lost), fn.op("fsub", power, fn.op("fadd", down, one)))
+    below = fn.op("fadd", m, two)
+    lost_below = fn.op("fadd", fn.op("fsub", m, fn.op("fsub", below, two)), lost)
+    inverse = _reciprocal(fn, below)
+    guess = fn.op("fmul", m, inverse)
+    back = fn.op("fneg", guess)
+    error = fn.op("fadd", fn.fma(back, below, m), fn.fma(back, lost_below, lost))
+    return copysign(fn, fn.fma(error, inverse, guess), x)
 
-    clamped = at_least(fn, at_most(fn, x, 9.1), -9.1)  # beyond, it rounds to ±1
-    return copysign(fn, in_double(fn, clamped, quotient), x)
 
-
-def _expm1_double(fn: Fn, d: Reg, scale: float) -> Reg:
-    """e^(scale · d) - 1 for a power of two `scale`: 2^n (e^r - 1) + (2^n - 1), exact in its sum for n = 0."""
-    bits, n = rounded_product(fn, d, scale * LOG2E)
-    r = fn.fma(n, fn.like(-LN2 / scale, d), d)  # r / scale
-    slope = poly(fn, r, [c * scale ** (k + 1) for k, c in enumerate(C.EXPM1)])
+def _expm1_double(fn: Fn, d: Reg) -> Reg:
+    """e^d - 1: 2^n (e^r - 1) + (2^n - 1), exact in its sum for n = 0."""
+    bits, n = rounded_product(fn, d, LOG2E)
+    r = fn.fma(n, fn.like(-LN2, d), d)
     power = power_of_two(fn, bits)
     rest = fn.op("fsub", power, fn.like(1.0, power))
-    return fn.fma(power, fn.op("fmul", r, slope), rest)
+    return fn.fma(power, fn.op("fmul", r, poly(fn, r, C.EXPM1)), rest)
 
 
 def sigmoid(fn: Fn, x: Reg) -> Reg:
-    """1 / (1 + e^-x) in float32."""
-    if has_512(fn, x):
-        return _sigmoid_512(fn, x)
+    """1 / (1 + e^-x) in float32. For -x = n ln 2 + r it is a / (1 + 2^-|n| + b (e^r - 1)), where one of a and b is
+    2^-|n| and the other 1: b for positive x.
 
-    def compute(d: Reg) -> Reg:
-        bits, n = rounded_product(fn, d, -LOG2E)
-        r = fn.fma(n, fn.like(LN2, d), d)  # the negated remainder: -x = n ln 2 - r
-        tail = [-c * (-1.0) ** k for k, c in enumerate(C.EXP_WIDE)]
-        one = fn.like(1.0, d)
-        power = fn.fma(poly(fn, r, (1.0, *tail)), power_of_two(fn, bits), one)
-        return reciprocal_near_one(fn, power)
-
-    return in_double(fn, at_least(fn, at_most(fn, x, 104.0), -104.0), compute)
-
-
-def _sigmoid_512(fn: Fn, x: Reg) -> Reg:
-    """2^-m / (1 + 2^-|n| + 2^l (e^r - 1)) for -x = n ln 2 + r, m = max(n, 0), l = min(n, 0).
-
-    What is lost in the two sums goes into the one step of Newton's method that follows the 14-bit estimate of the
-    reciprocal.
+    What is lost in the sums goes into the one step of Newton's method that follows the reciprocal. Powers of two are
+    2^24 times too large until the end, where results may be subnormal.
     """
-    one, zero = fn.like(1.0, x), fn.like(0.0, x)
+    one, scale = fn.like(1.0, x), fn.like(2.0**-24, x)
     x = at_least(fn, at_most(fn, x, 30.0), -104.0)
     _, n = rounded_product(fn, x, -LOG2E)
-    back = fn.op("fneg", x)
-    r = fn.fma(n, fn.like(-LN2_LOW, x), fn.fma(n, fn.like(-LN2_HIGH, x), back))
+    r = _reduced(fn, n, fn.op("fneg", x))
     rest = fn.fma(fn.op("fmul", r, r), poly(fn, r, C.EXP), r)
-    down = fn.op("fneg", at_least(fn, n, zero))
-    small = scalef(fn, one, fn.op("fneg", fabs(fn, n)))
-    part = scalef(fn, rest, at_most(fn, n, zero))
+    bits = bits_of(fn, fn.op("fsub", fn.like(FLOAT_MAGIC + 24, n), fabs(fn, n)))
+    large = power_of_two(fn, bits)
+    small = fn.op("fmul", large, scale)
+    positive = fn.fcmp("olt", n, fn.like(0.0, n))
+    part = fn.op("fmul", rest, fn.select(positive, small, one))
     whole = fn.op("fadd", one, small)
     total = fn.op("fadd", whole, part)
     lost = fn.op("fsub", small, fn.op("fsub", whole, one))
     lost = fn.op("fadd", lost, fn.op("fsub", part, fn.op("fsub", total, whole)))
-    guess = approximate(fn, "llvm.x86.avx512.rcp14.ps.512", total, 16)
+    guess = _reciprocal(fn, total)
     back = fn.op("fneg", guess)
     error = fn.fma(back, lost, fn.fma(back, total, one))
-    return scalef(fn, fn.fma(guess, error, guess), down)
+    above = fn.select(positive, fn.like(2.0**24, x), large)
+    return fn.op("fmul", fn.op("fmul", fn.fma(guess, error, guess), above), scale)
+
+
+def _reduced(fn: Fn, n: Reg, x: Reg) -> Reg:
+    """x - n ln 2."""
+    return fn.fma(n, fn.like(-LN2_LOW, x), fn.fma(n, fn.like(-LN2_HIGH, x), x))
+
+
+def _reciprocal(fn: Fn, x: Reg) -> Reg:
+    """1 / x to 14 bits or more, for a Newton step to follow."""
+    if has_512(fn, x):
+        return approximate(fn, "llvm.x86.avx512.rcp14.ps.512", x, 16)
+    return fn.op("fdiv", fn.like(1.0, x), x)
