@@ -183,7 +183,7 @@ ODD = 2
 
 
 def erf_pieces(pieces: int, width: mp.mpf, degree: int) -> tuple[list[list[float]], float]:
-    """A row for each piece from (k - 1/2) · width to (k + 1/2) · width: a centre c, erf c, and a polynomial in t = x - c.
+    """A row for each piece from (k - 1/2) · width to (k + 1/2) · width: a centre c, erf c, a polynomial in t = x - c.
 
     From piece `ODD` on it is (erf x - erf c) / t, before it erf x / x - 1, without erf c. Centres are near k · width,
     where erf c is close to a float32 number.

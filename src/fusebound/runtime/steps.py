@@ -41,8 +41,8 @@ def kernel_step(
     made = set(graph.values) - set(graph.input_ids)
     reads = tuple(slot[v] for v in kernel.inputs)
     numbers = tuple(slot[v] for v in kernel.inputs if graph.values[v].scalar)
-    unsure = tuple((slot[v], v, _strides(graph, v), _dtype(graph, v)) for v in kernel.inputs if v in made)
-    resting = tuple((slot[v], v, _shape(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
+    unsure = tuple((slot[v], v, strides_of(graph, v), dtype_of(graph, v)) for v in kernel.inputs if v in made)
+    resting = tuple((slot[v], v, shape_of(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
     writes = tuple(
         (
             slot[v],
@@ -141,7 +141,7 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
     # What the user wrote in place keeps its strides, which the functional operator may not. The views that are made
     # again after it are part of it, and stay views.
     in_place = is_in_place(op) and not is_view(graph, op) and not is_alias(op)
-    kept = {slot[v]: _strides(graph, v) for v in op.outputs if in_place and _is_laid_out(graph, v)}
+    kept = {slot[v]: strides_of(graph, v) for v in op.outputs if in_place and _is_laid_out(graph, v)}
 
     def step(env: list[Any]) -> None:
         values = [env[i] for i in reads]
@@ -169,7 +169,7 @@ def _is_believed(graph: Graph, value: str) -> bool:
 def _another_size(graph: Graph, value: str, t: torch.Tensor) -> UsageError:
     user = graph.user[graph.producer[value].user]
     return UsageError(
-        f"{user.label} gives {list(t.shape)}, the plan was built for {list(_shape(graph, value))}", code="E123",
+        f"{user.label} gives {list(t.shape)}, the plan was built for {list(shape_of(graph, value))}", code="E123",
         hint="its size depends on data: check the bounds with torch._check, or use fusebound.compile",
     )  # fmt: skip
 
@@ -182,15 +182,18 @@ def _another_type(graph: Graph, value: str, t: torch.Tensor) -> UsageError:
     )  # fmt: skip
 
 
-def _dtype(graph: Graph, value: str) -> torch.dtype:
+def dtype_of(graph: Graph, value: str) -> torch.dtype:
+    """The framework's name of a value's element type."""
     return getattr(torch, graph.values[value].dtype)
 
 
-def _shape(graph: Graph, value: str) -> tuple[int, ...]:
+def shape_of(graph: Graph, value: str) -> tuple[int, ...]:
+    """The extents of a value whose shape is known before the run."""
     return tuple(d for d in graph.values[value].shape if isinstance(d, int))
 
 
-def _strides(graph: Graph, value: str) -> tuple[int, ...]:
+def strides_of(graph: Graph, value: str) -> tuple[int, ...]:
+    """The strides of a value, in elements."""
     return tuple(s for s in graph.values[value].strides if isinstance(s, int))
 
 
@@ -202,9 +205,7 @@ def _is_laid_out(graph: Graph, value: str) -> bool:
 
 def allocator(graph: Graph, value: str) -> Callable[[], torch.Tensor]:
     """What gives memory for a value of the graph."""
-    v = graph.values[value]
-    shape = tuple(d for d in v.shape if isinstance(d, int))
-    return pool.allocator(shape, _strides(graph, value), _dtype(graph, value))
+    return pool.allocator(shape_of(graph, value), strides_of(graph, value), dtype_of(graph, value))
 
 
 def same_layout(t: torch.Tensor, strides: Sequence[object]) -> bool:

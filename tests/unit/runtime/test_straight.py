@@ -40,7 +40,23 @@ def noisy(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.dropout(x + y, 0.3) * 2
 
 
-@pytest.mark.parametrize("fn", [two_outputs, several_kernels, step, noisy])
+def one_view(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (x * y + 1).view(-1, 8, 5).permute(2, 0, 1)
+
+
+def parts_of_one(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    s = x * y + 1
+    return s[1:, ::2], *s.t().split(7), s.diagonal(), s[:, :1].expand(-1, 3)
+
+
+def a_view_is_read_on(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    s = torch.softmax(x + y, -1).t()
+    return s, s.sum(0) * 2
+
+
+@pytest.mark.parametrize(
+    "fn", [two_outputs, several_kernels, step, noisy, one_view, parts_of_one, a_view_is_read_on]
+)
 @pytest.mark.parametrize("rows", [3, 3000])
 def test_as_step_by_step(fn: Callable[..., Any], rows: int) -> None:
     x, y = torch.randn(rows, 40), torch.randn(rows, 40)
@@ -54,6 +70,17 @@ def test_as_step_by_step(fn: Callable[..., Any], rows: int) -> None:
         found.append((exe(own, y), own, own._version))
     torch.testing.assert_close(found[0][:2], found[1][:2], rtol=0, atol=0)
     assert found[0][2] == found[1][2]
+
+
+def test_views_keep_strides_and_share_memory() -> None:
+    x, y = torch.randn(9, 40), torch.randn(9, 40)
+    for fn in (one_view, parts_of_one, a_view_is_read_on):
+        mine, theirs = built(fn, x, y)(x, y), fn(x, y)
+        for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (mine, theirs)), strict=True):
+            assert (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
+    first, *others = built(parts_of_one, x, y)(x, y)
+    first.zero_()
+    assert all(bool((t == 0).any()) for t in others[:-1])
 
 
 def test_which_plans_are_straight() -> None:

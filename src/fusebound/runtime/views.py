@@ -1,0 +1,62 @@
+"""Views of what kernels write, worked out before the run: their shapes, strides and offsets are constants there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+
+from fusebound.analysis.alias import is_view
+from fusebound.capture.replay import inputs_of, prepare
+from fusebound.ir.graph import Graph, UserOp
+from fusebound.runtime.steps import dtype_of, shape_of, strides_of
+
+Forms = dict[str, torch.Tensor]
+"""Tensors without memory that have the geometry of the graph's values."""
+
+
+def source(op: UserOp) -> str:
+    """The value that a view looks at."""
+    return inputs_of(op)[0]
+
+
+def forms(graph: Graph, allocated: Collection[str], views: Sequence[UserOp]) -> Forms | None:
+    """The geometry of what is allocated and of the views of it, in their order. None where an operator is no view, or
+    a view of something else, or its result no plain part of the operand: of another type, to be conjugated or negated.
+    """
+    found = {v: _form(graph, v) for v in allocated}
+    for op in views:
+        if not is_view(graph, op) or len(inputs_of(op)) != 1 or source(op) not in found:
+            return None
+        given = found[source(op)]
+        made: dict[str, Any] = dict(zip(op.outputs, prepare(op)([given]), strict=True))
+        if any(t.dtype != given.dtype or t.is_conj() or t.is_neg() for t in made.values()):
+            return None
+        found |= made
+    return found
+
+
+def _form(graph: Graph, value: str) -> torch.Tensor:
+    shape, strides = shape_of(graph, value), strides_of(graph, value)
+    return torch.empty_strided(shape, strides, dtype=dtype_of(graph, value), device="meta")
+
+
+def merged(forms: Forms, views: Sequence[UserOp], kept: Collection[str]) -> dict[str, str]:
+    """Values at which nothing outside of kernels looks but one view of all their elements, by that view: their memory
+    can be allocated as the view from the start. `kept` values are looked at otherwise."""
+    seen: dict[str, list[str]] = {}
+    for op in views:
+        seen.setdefault(source(op), []).extend(op.outputs)
+    once = {v: found[0] for v, found in seen.items() if len(found) == 1 and v not in kept}
+    return {v: view for v, view in once.items() if _is_whole(forms[view], forms[v])}
+
+
+def _is_whole(view: torch.Tensor, source: torch.Tensor) -> bool:
+    """Whether a view has every element of its operand once, without gaps."""
+    extent = 1
+    for stride, size in sorted(zip(view.stride(), view.shape, strict=True)):
+        if size != 1 and stride != extent:
+            return False
+        extent *= size
+    return extent == source.numel() and view.storage_offset() == 0
