@@ -19,7 +19,7 @@ from fusebound.runtime.pool import pool
 from fusebound.runtime.private import profiling
 from fusebound.runtime.seed import draw_seed
 from fusebound.runtime.steps import largest, launch_of
-from fusebound.runtime.views import forms, merged, source
+from fusebound.runtime.views import forms, last, merged, source
 
 Run = Callable[[Sequence[Any]], Any]
 """From the graph's inputs to its outputs."""
@@ -62,7 +62,7 @@ def straight(
                 if v in direct:
                     lines += [f"{name[v]} = {name[direct[v]]}", f"touch({name[v]})"]
                     continue
-                like = form[as_view.get(v, v)]
+                like = form[last(as_view, v)]
                 scope[f"new_{name[v]}"] = pool.allocator(tuple(like.shape), like.stride(), like.dtype)
                 lines.append(f"{name[v]} = new_{name[v]}()")
                 if v in kernel.partial:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from fusebound.analysis.alias import is_view
-from fusebound.capture.replay import inputs_of, prepare
+from fusebound.capture.replay import inputs_of, is_alias, prepare
 from fusebound.ir.graph import Graph, UserOp
 from fusebound.runtime.steps import dtype_of, shape_of, strides_of
 
@@ -27,7 +27,7 @@ def forms(graph: Graph, allocated: Collection[str], views: Sequence[UserOp]) -> 
     """
     found = {v: _form(graph, v) for v in allocated}
     for op in views:
-        if not is_view(graph, op) or len(inputs_of(op)) != 1 or source(op) not in found:
+        if not (is_view(graph, op) or is_alias(op)) or len(inputs_of(op)) != 1 or source(op) not in found:
             return None
         given = found[source(op)]
         made: dict[str, Any] = dict(zip(op.outputs, prepare(op)([given]), strict=True))
@@ -50,6 +50,13 @@ def merged(forms: Forms, views: Sequence[UserOp], kept: Collection[str]) -> dict
         seen.setdefault(source(op), []).extend(op.outputs)
     once = {v: found[0] for v, found in seen.items() if len(found) == 1 and v not in kept}
     return {v: view for v, view in once.items() if _is_whole(forms[view], forms[v])}
+
+
+def last(as_view: Mapping[str, str], value: str) -> str:
+    """The view of a view … as which a value is allocated."""
+    while value in as_view:
+        value = as_view[value]
+    return value
 
 
 def _is_whole(view: torch.Tensor, source: torch.Tensor) -> bool:

@@ -78,6 +78,7 @@ def test_views_keep_strides_and_share_memory() -> None:
         mine, theirs = built(fn, x, y)(x, y), fn(x, y)
         for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (mine, theirs)), strict=True):
             assert (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
+    assert built(parts_of_one, x, y).is_straight
     first, *others = built(parts_of_one, x, y)(x, y)
     first.zero_()
     assert all(bool((t == 0).any()) for t in others[:-1])
