@@ -42,7 +42,7 @@ def kernel_step(
     reads = tuple(slot[v] for v in kernel.inputs)
     numbers = tuple(slot[v] for v in kernel.inputs if graph.values[v].scalar)
     unsure = tuple((slot[v], v, strides_of(graph, v), dtype_of(graph, v)) for v in kernel.inputs if v in made)
-    resting = tuple((slot[v], v, shape_of(graph, v)) for v in kernel.inputs if _is_believed(graph, v))
+    resting = tuple((slot[v], v, shape_of(graph, v)) for v in kernel.inputs if is_believed(graph, v))
     writes = tuple(
         (
             slot[v],
@@ -159,7 +159,7 @@ def framework_step(graph: Graph, op: UserOp, slot: Mapping[str, int], captured: 
     return step
 
 
-def _is_believed(graph: Graph, value: str) -> bool:
+def is_believed(graph: Graph, value: str) -> bool:
     """Whether a value's shape is what tracing believed: the framework makes it, in a program with sizes of the run."""
     maker = graph.producer.get(value)
     made = maker is not None and maker.op not in OPS and not graph.values[value].scalar

@@ -21,20 +21,20 @@ def source(op: UserOp) -> str:
     return inputs_of(op)[0]
 
 
-def forms(graph: Graph, allocated: Collection[str], views: Sequence[UserOp]) -> Forms | None:
-    """The geometry of what is allocated and of the views of it, in their order. None where an operator is no view, or
-    a view of something else, or its result no plain part of the operand: of another type, to be conjugated or negated.
-    """
+def forms(graph: Graph, allocated: Collection[str], ops: Sequence[UserOp]) -> tuple[Forms, list[UserOp]]:
+    """The geometry of what is allocated and of the views of it, and which of the operators, given in their order, are
+    such views. A result of another type, or to be conjugated or negated, is no plain part of its operand."""
     found = {v: _form(graph, v) for v in allocated}
-    for op in views:
+    views: list[UserOp] = []
+    for op in ops:
         if not (is_view(graph, op) or is_alias(op)) or len(inputs_of(op)) != 1 or source(op) not in found:
-            return None
+            continue
         given = found[source(op)]
         made: dict[str, Any] = dict(zip(op.outputs, prepare(op)([given]), strict=True))
-        if any(t.dtype != given.dtype or t.is_conj() or t.is_neg() for t in made.values()):
-            return None
-        found |= made
-    return found
+        if all(t.dtype == given.dtype and not t.is_conj() and not t.is_neg() for t in made.values()):
+            found |= made
+            views.append(op)
+    return found, views
 
 
 def _form(graph: Graph, value: str) -> torch.Tensor:

@@ -347,7 +347,8 @@ def test_what_is_no_fault_of_the_arguments_is_not_looked_for_in_eager(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("fusebound.runtime.steps.launch_of", lambda *_: fail)
+    for module in ("steps", "straight"):
+        monkeypatch.setattr(f"fusebound.runtime.{module}.launch_of", lambda *_: fail)
     x, i = torch.randn(50, 33), torch.tensor([0, 49, 7])
     exe = built(pick, x, i)
     monkeypatch.setattr(exe, "_as_operator", lambda op: pytest.fail(f"{op.name} runs once more"))

@@ -49,13 +49,21 @@ def parts_of_one(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return s[1:, ::2], *s.t().split(7), s.diagonal(), s[:, :1].expand(-1, 3)
 
 
+def with_products(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    s = (x @ y.t()).relu() * 2
+    values, indices = torch.topk(torch.softmax(s @ y, -1).t(), 3, dim=0)
+    parts = torch.cat([values.t(), s[:, :2] + 1], 1)
+    return parts, indices, torch.einsum("ij,kj->ik", parts, parts + 1)
+
+
 def a_view_is_read_on(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     s = torch.softmax(x + y, -1).t()
     return s, s.sum(0) * 2
 
 
 @pytest.mark.parametrize(
-    "fn", [two_outputs, several_kernels, step, noisy, one_view, parts_of_one, a_view_is_read_on]
+    "fn",
+    [two_outputs, several_kernels, step, noisy, one_view, parts_of_one, a_view_is_read_on, with_products],
 )
 @pytest.mark.parametrize("rows", [3, 3000])
 def test_as_step_by_step(fn: Callable[..., Any], rows: int) -> None:
@@ -88,5 +96,7 @@ def test_which_plans_are_straight() -> None:
     x, y = torch.randn(3, 40), torch.randn(3, 40)
     assert built(two_outputs, x, y).is_straight
     assert built(step, x, y).is_straight
-    assert not built(lambda a, b: (a @ b.t()).relu() + 1, x, y).is_straight
-    assert not built(lambda a, i: a[i] * 2 + 1, x, torch.tensor([0, 2])).is_straight
+    assert built(lambda a, b: (a @ b.t()).relu() + 1, x, y).is_straight
+    assert built(lambda a, i: a[i] * 2 + 1, x, torch.tensor([0, 2])).is_straight
+    assert not built(lambda a, b: (torch.rand_like(a) @ b.t()).relu() + 1, x, y).is_straight
+    assert not built(lambda a, b: (a.mul_(2).relu() + 1, a @ b.t()), x, y).is_straight
