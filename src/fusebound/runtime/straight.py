@@ -53,7 +53,8 @@ def straight(
     if None in fits.values():
         return None
     copied = {v for k in own.values() for v in k.partial}
-    as_view = merged(form, looks, {*outputs, *copied, *(v for op in run for v in inputs_of(op))})
+    kept = {*outputs, *copied, *(v for op in run for v in inputs_of(op))}
+    as_view = merged(form, fresh, looks, kept)
     name = {v: f"v{i}" for i, v in enumerate(graph.values)}
     scope: dict[str, Any] = {
         "profiling": profiling, "general": general, "seed": draw_seed,

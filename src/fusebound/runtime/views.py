@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -42,14 +43,19 @@ def _form(graph: Graph, value: str) -> torch.Tensor:
     return torch.empty_strided(shape, strides, dtype=dtype_of(graph, value), device="meta")
 
 
-def merged(forms: Forms, views: Sequence[UserOp], kept: Collection[str]) -> dict[str, str]:
-    """Values at which nothing outside of kernels looks but one view of all their elements, by that view: their memory
-    can be allocated as the view from the start. `kept` values are looked at otherwise."""
-    seen: dict[str, list[str]] = {}
+def merged(
+    forms: Forms, allocated: Collection[str], views: Sequence[UserOp], kept: Collection[str]
+) -> dict[str, str]:
+    """Allocated values at which nothing outside of kernels looks but one view of all their elements, by that view, and
+    such views in their turn: memory can be allocated as the last of them. `kept` values are looked at otherwise."""
+    looks = Counter(source(op) for op in views for _ in op.outputs)
+    found: dict[str, str] = {}
     for op in views:
-        seen.setdefault(source(op), []).extend(op.outputs)
-    once = {v: found[0] for v, found in seen.items() if len(found) == 1 and v not in kept}
-    return {v: view for v, view in once.items() if _is_whole(forms[view], forms[v])}
+        v, view = source(op), op.outputs[0]
+        alone = looks[v] == 1 and v not in kept and (v in allocated or v in found.values())
+        if alone and _is_whole(forms[view], forms[v]):
+            found[v] = view
+    return found
 
 
 def last(as_view: Mapping[str, str], value: str) -> str:

@@ -49,6 +49,11 @@ def parts_of_one(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return s[1:, ::2], *s.t().split(7), s.diagonal(), s[:, :1].expand(-1, 3)
 
 
+def views_of_a_result(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    s = x * y + 1
+    return s, s.t().unsqueeze(1)
+
+
 def with_products(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
     s = (x @ y.t()).relu() * 2
     values, indices = torch.topk(torch.softmax(s @ y, -1).t(), 3, dim=0)
@@ -63,7 +68,17 @@ def a_view_is_read_on(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, t
 
 @pytest.mark.parametrize(
     "fn",
-    [two_outputs, several_kernels, step, noisy, one_view, parts_of_one, a_view_is_read_on, with_products],
+    [
+        two_outputs,
+        several_kernels,
+        step,
+        noisy,
+        one_view,
+        parts_of_one,
+        a_view_is_read_on,
+        views_of_a_result,
+        with_products,
+    ],
 )
 @pytest.mark.parametrize("rows", [3, 3000])
 def test_as_step_by_step(fn: Callable[..., Any], rows: int) -> None:
@@ -82,7 +97,7 @@ def test_as_step_by_step(fn: Callable[..., Any], rows: int) -> None:
 
 def test_views_keep_strides_and_share_memory() -> None:
     x, y = torch.randn(9, 40), torch.randn(9, 40)
-    for fn in (one_view, parts_of_one, a_view_is_read_on):
+    for fn in (one_view, parts_of_one, a_view_is_read_on, views_of_a_result):
         mine, theirs = built(fn, x, y)(x, y), fn(x, y)
         for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (mine, theirs)), strict=True):
             assert (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
