@@ -119,7 +119,7 @@ class Executable:
 
     @property
     def is_straight(self) -> bool:
-        """Whether a call runs kernels alone, written out as one function."""
+        """Whether a call runs the plan written out as one function (`straight`)."""
         return self._straight is not None
 
     @property

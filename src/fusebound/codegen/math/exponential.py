@@ -1,8 +1,8 @@
 """exp, exp2, expm1, sigmoid and tanh.
 
 All of them reduce x = n·ln 2 + r with |r| ≤ ln 2 / 2 (Cody and Waite) and scale a polynomial in r by 2^n.
-exp and exp2 stay in float32; the others need the bits that a sum or a quotient loses, and go through float64,
-where 2^n is always a normal number and one constant for ln 2 is enough (sigmoid not on AVX-512).
+expm1 goes through float64, where 2^n is always a normal number and one constant for ln 2 is enough. The others stay in
+float32; sigmoid and tanh put what their sums lose into a last correction.
 """
 
 from __future__ import annotations
